@@ -103,6 +103,8 @@ function toInner(options: ServeOptions, outside: Outside): ServeOptions {
 async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions): Promise<void> {
   const handed = takeHandedSockets(process.env, process.pid)
   const notify = takeServiceNotify(process.env, process.pid)
+  // Before the first Lua thread, which looks for the collector.
+  enableYoungCollection()
   const { gateway, show, listening, forget } = await open(options, handed)
   let stopKeys = (): void => {}
   let stopGarbage = (): void => {}
@@ -115,7 +117,6 @@ async function serveUntil(ended: Promise<NodeJS.Signals>, options: ServeOptions)
     if (options.open) openPage(url, show.note)
     stopKeys = followServeKeys(gateway, { url, control }, show, options)
     stopGarbage = giveBackStart()
-    enableYoungCollection()
     const signal = await ended
     notify.stopping()
     show.stopping(signal)

@@ -1,7 +1,7 @@
 /** The schemas of a gateway: what reads them, and what holds calls against them. Owner: page validation/request-schema. */
 
 import type { Settings } from './config/settings.ts'
-import { type DifferenceListener, SchemaGate } from './invocation/schema-check.ts'
+import { type DifferenceListener, SchemaGate } from './invocation/policy.ts'
 import type { Journal } from './observe/journal.ts'
 import { createFileReader } from './files/function-file.ts'
 import { SchemaStore } from './validation/schema-store.ts'

@@ -3,12 +3,12 @@
 import { createHash } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import mime from 'mime'
-import { type PreparedHead, toPreparedHead } from '../http/constant-answer.ts'
+import { type PreparedHead, toPreparedHead } from '../http/respond.ts'
 
 /** Seconds a file with a hash in its name may be kept by clients: a year. */
 const IMMUTABLE_MAX_AGE_SECONDS = 31_536_000
 
-/** What tells one state of a file from another. */
+/** Fields by which two states of a file differ. */
 export interface FileState {
   readonly dev: number
   readonly ino: number
@@ -106,12 +106,12 @@ function toContentTag(body: Buffer): string {
   return `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
 }
 
-/** For files that are not read whole. The time in units of 1/1024 ms, finer than file systems tell it apart. */
+/** For files that are not read whole. The time in units of 1/1024 ms, finer than file systems count it. */
 function toStateTag({ size, mtimeMs, ino }: FileState): string {
   return `"${size.toString(36)}-${Math.round(mtimeMs * 1024).toString(36)}-${ino.toString(36)}"`
 }
 
-/** Names that tell the wrong type: the registry means a video by `.ts` and a server's own module by `.cjs`. */
+/** Names with a wrong type in the registry: the registry means a video by `.ts` and a server's own module by `.cjs`. */
 const OWN_TYPES: Readonly<Record<string, string>> = {
   ts: 'text/plain',
   mts: 'text/plain',

@@ -5,19 +5,26 @@
  *   run_worker_first true    route ─► file ─► page of the application ─► 404
  */
 
-import { close, fstat, open, statSync } from 'node:fs'
+import { close, fstat, open, read, statSync } from 'node:fs'
 import type { AssetsMount } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
 import { Semaphore } from '../core/semaphore.ts'
-import type { Exchange, Step } from '../http/exchange.ts'
+import type { Exchange, Step, Abandonable } from '../http/exchange.ts'
 import type { RouteTable } from '../router/route-table.ts'
-import { decide, type Decision } from './conditional.ts'
-import { FileSender, LARGE_TRANSFERS } from './file-sender.ts'
+import {
+  decide,
+  type Decision,
+  type AssetHead,
+  CodingChoice,
+  isNavigation,
+  isPagePath,
+  readAssetHead,
+  toAssetName,
+} from './request.ts'
 import { type Asset, type AssetForm, isSameState, toForm, toState } from './file.ts'
-import { AssetNames } from './names.ts'
-import { type AssetHead, CodingChoice, isNavigation, isPagePath, readAssetHead, toAssetName } from './request.ts'
+import { AssetNames } from './folder-look.ts'
 import { AssetStore, MAX_ATTEMPTS, OPEN_FLAGS, toFileTrouble } from './store.ts'
 
 /** Steps of the public walk around the routes. */
@@ -80,7 +87,7 @@ class StaticAssets {
     return 'later'
   }
 
-  /** A client that is woken once has several answers to read: each for itself would wake it anew. */
+  /** A client that is woken once has several answers to read: one by one they would wake it again. */
   readonly #answerDue = (): void => {
     const due = this.#due
     this.#due = []
@@ -221,7 +228,7 @@ function toHeaders(form: AssetForm, { range }: Decision): string[] {
   return headers
 }
 
-/** Sends what needs no reading. */
+/** Sends an answer that needs no reading. */
 function sendForm(exchange: Exchange, form: AssetForm, decision: Decision): void {
   const { responder } = exchange
   const { body, state } = form
@@ -267,4 +274,131 @@ export function isAsset(path: string, mount: AssetsMount | null): boolean {
     }
   }
   return isFile(`${mount.directory}/${name}`) || isFile(`${mount.directory}/${name}/index.html`)
+}
+
+/**
+ * Bytes of a file that are read at once. A reading thread that sleeps is woken for each piece, which costs more than to read
+ * 128 KiB: a client that has taken one piece before the next one is read gets large ones. Two of them still lie in a
+ * processor's own cache.
+ */
+const PIECE_BYTES = { small: 128 * 1024, large: 512 * 1024 } as const
+/** Transfers with large pieces at once: all others hold two small ones, however many clients stop to read. */
+export const LARGE_TRANSFERS = 16
+
+/**
+ * Sends a part of an open file as fast as the client takes it.
+ *
+ *   read ─► ready ─► write        the next piece is read while this one is written
+ *    ▲ ahead  │ client slow: waits for it
+ *    └────────┘
+ */
+export class FileSender implements Abandonable {
+  readonly #exchange: Exchange
+  readonly #fd: number
+  #position: number
+  readonly #end: number
+  readonly #large: Semaphore
+  /** It may send large pieces, to its end: what the client has not taken of one is held until then. */
+  #mayBeLarge = false
+  #pieceBytes: number = PIECE_BYTES.small
+  #hasWritten = false
+  /** Read and not written. */
+  #ready: Buffer | null = null
+  #isReading = false
+  /** The client is waited for. */
+  #isBlocked = false
+  #isOver = false
+
+  /**
+   * @param fd - open file, counted in `descriptors`; closed by the sender, whatever happens
+   * @param start - first byte
+   * @param end - byte after the last
+   * @param large - shared by all transfers
+   */
+  constructor(exchange: Exchange, fd: number, start: number, end: number, large: Semaphore) {
+    this.#exchange = exchange
+    this.#large = large
+    this.#fd = fd
+    this.#position = start
+    this.#end = end
+  }
+
+  /** The answer must be open, with the length of the part. */
+  start(): void {
+    this.#exchange.work = this
+    if (this.#position === this.#end) this.#finish(null)
+    else this.#read()
+  }
+
+  /** The client is gone. */
+  abandon(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    if (!this.#isReading) this.#close()
+  }
+
+  #read(): void {
+    const length = Math.min(this.#pieceBytes, this.#end - this.#position)
+    if (length === 0) return
+    this.#isReading = true
+    const memory = this.#exchange.responder.pool.take(length)
+    read(this.#fd, memory, 0, length, this.#position, (error, bytes) => {
+      this.#isReading = false
+      if (this.#isOver) this.#close()
+      else if (error !== null) this.#finish(new GatewayError('INTERNAL', 'file cannot be read', { cause: error }))
+      else if (bytes === 0) this.#finish(new GatewayError('INTERNAL', 'file became shorter while it was sent'))
+      else this.#take(memory, bytes)
+    })
+  }
+
+  #take(memory: Buffer, bytes: number): void {
+    this.#position += bytes
+    this.#ready = bytes === memory.length ? memory : memory.subarray(0, bytes)
+    if (this.#hasWritten) this.#adapt()
+    if (!this.#isBlocked) this.#write(this.#ready)
+  }
+
+  /** Large pieces while the client waits for the disk, small ones while it is waited for. */
+  #adapt(): void {
+    this.#mayBeLarge ||= !this.#isBlocked && this.#large.tryTake()
+    this.#pieceBytes = this.#mayBeLarge && !this.#isBlocked ? PIECE_BYTES.large : PIECE_BYTES.small
+  }
+
+  #write(piece: Buffer): void {
+    this.#ready = null
+    this.#hasWritten = true
+    this.#read()
+    const { responder } = this.#exchange
+    // Only now that the system has its bytes may the memory be written over.
+    const onTaken = () => responder.pool.free(piece)
+    if (responder.writeStream(this.#exchange, piece, true, onTaken)) {
+      this.#goOn()
+      return
+    }
+    this.#isBlocked = true
+    responder.onDrain(this.#exchange, () => {
+      this.#isBlocked = false
+      if (!this.#isOver) this.#goOn()
+    })
+  }
+
+  /** The client took what was written. */
+  #goOn(): void {
+    if (this.#ready !== null) this.#write(this.#ready)
+    else if (!this.#isReading) this.#finish(null)
+  }
+
+  #finish(error: GatewayError | null): void {
+    this.#isOver = true
+    this.#close()
+    // With an error the connection is cut: the client must not take a part for the whole.
+    this.#exchange.responder.closeStream(this.#exchange, error)
+  }
+
+  #close(): void {
+    if (this.#mayBeLarge) this.#large.release()
+    this.#mayBeLarge = false
+    close(this.#fd, () => {})
+    this.#exchange.responder.descriptors.giveBack()
+  }
 }

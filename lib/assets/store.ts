@@ -22,23 +22,21 @@ import { constants, type Stats, stat } from 'node:fs'
 import { type FileHandle, open, realpath, stat as statAsync } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { AbsentForms, FORMS } from './absent-forms.ts'
+import { AbsentForms, ASSET_LISTING_MS, ASSET_SETTLE_MS, FolderLook, FORMS } from './folder-look.ts'
 import { type Asset, type AssetForm, isSameState, type ReadFile, toAsset, toState } from './file.ts'
-import { FolderLook } from './folder-look.ts'
 import type { Exchange } from '../http/exchange.ts'
-import { ASSET_LISTING_MS, ASSET_SETTLE_MS } from './names.ts'
 
-/** Files up to this size are kept in memory, so many bytes and files of them in all. */
+/** Files up to this size are kept in memory, up to a number of bytes and files in all. */
 export const MAX_CACHED_ASSET_BYTES = 1024 * 1024
 const ASSET_CACHE_BYTES = 64 * 1024 * 1024
 const ASSET_CACHE_FILES = 4096
-/** A `.br` or `.gz` file may be so many milliseconds older than what it compresses; an older one is out of date. */
+/** A `.br` or `.gz` file may be this many milliseconds older than the file that it compresses; an older one is out of date. */
 const ASSET_SIBLING_SLACK_MS = 2000
 
 /** Milliseconds for which a look at a file may stand for the next one, and how often it must be asked for meanwhile. */
 export const ASSET_TRUST = { ms: ASSET_LISTING_MS, asks: 32 } as const
 
-/** Takes what was found; null for nothing that may be served. Never called before `find` has returned. */
+/** Takes the asset that was found; null for nothing that may be served. Never called before `find` has returned. */
 type OnAsset = (exchange: Exchange, asset: Asset | null, error: GatewayError | null) => void
 
 /** Errors that mean: not here, or not for you. Anything else is the system's trouble and must not look like a missing file. */
@@ -62,7 +60,7 @@ export const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.
 export const MAX_ATTEMPTS = 10
 
 /**
- * A file that is kept, and how it is asked for. Whoever writes a file and asks for it sees what he wrote, because few
+ * A file that is kept, and how it is asked for. A client that writes a file and asks for it gets the new content, because few
  * requests do not add up to a load; under one the newest look answers for a moment, as the list of names does.
  */
 class Known {
@@ -330,7 +328,7 @@ async function readFileInside(root: string, path: string): Promise<ReadFile | nu
       const real = await realpath(path)
       if (!real.startsWith(`${root}/`) || real.slice(root.length).includes('/.')) return null
       const { dev, ino } = await statAsync(real)
-      // What was opened must be what lies at the real path: a link that is moved in between gains nothing.
+      // The opened file must be the one at the real path: a link that is moved in between gains nothing.
       if (dev !== opened.dev || ino !== opened.ino) continue
       const state = toState(opened)
       if (opened.size > MAX_CACHED_ASSET_BYTES) return { path, state, body: null }
@@ -355,7 +353,7 @@ async function readWhole(handle: FileHandle, size: number): Promise<Buffer> {
   return length === size ? body : body.subarray(0, length)
 }
 
-/** What an error of the file system is to a client: null when there is nothing to serve, else 503. */
+/** The response to an error of the file system: null when there is nothing to serve, else 503. */
 export function toFileTrouble(error: unknown): GatewayError | null {
   if (error instanceof GatewayError) return error
   const { code } = error as NodeJS.ErrnoException

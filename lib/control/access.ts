@@ -5,7 +5,7 @@ import { isIP } from 'node:net'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
 import type { Settings } from '../config/settings.ts'
-import { TrustedProxies } from '../invocation/client-address.ts'
+import { TrustedProxies } from '../invocation/forwarded-headers.ts'
 import type { Session } from './sessions.ts'
 
 export interface AccessFlags

@@ -16,7 +16,7 @@ import { reportWrong } from '../config/findings.ts'
 import { toScalarText } from '../config/texts.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
 import { isVersion, MAX_NAME_CHARS, METHODS, RUNTIMES, type RuntimeName } from '../core/identity.ts'
-import { toCallBody, withBodyType } from '../invocation/call-body.ts'
+import { toCallBody, withBodyType } from '../invocation/internal-call.ts'
 
 /** A call as it was asked for, checked; what was left out is null. */
 export interface CallFields {

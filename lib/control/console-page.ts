@@ -5,9 +5,8 @@
 
 import { readFile } from 'node:fs/promises'
 import { GatewayError } from '../core/errors.ts'
-import { type ConstantAnswer, toConstantBytes } from '../http/constant-answer.ts'
+import { type ConstantAnswer, type PackedFile, sendPackedFile, toConstantBytes, toPackedFile } from '../http/respond.ts'
 import type { Exchange } from '../http/exchange.ts'
-import { type PackedFile, sendPackedFile, toPackedFile } from '../http/packed-file.ts'
 import { packageFile } from '../runtime/package-files.ts'
 import type { ControlReply } from './endpoint.ts'
 
@@ -67,7 +66,7 @@ export class ConsolePage {
       throw new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers: { Allow: 'GET, HEAD' } })
     const built = await this.#list()
     if (path.startsWith(FILES_PATH)) return this.#toFileReply(path.slice(FILES_PATH.length), built)
-    const rawPath = exchange.asked.rawPath.split('?', 1)[0] as string
+    const rawPath = exchange.rawPath.split('?', 1)[0] as string
     const depth = rawPath.split('/').length - 2
     if (depth > MAX_DEPTH) throw new GatewayError('NOT_FOUND', 'not found')
     const page = this.#pages.get(depth) ?? toPage(built, depth)

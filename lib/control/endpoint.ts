@@ -3,7 +3,7 @@
  * A family of endpoints is a file `<family>-endpoints.ts` with `create<Family>Endpoints(deps)`; `lib/control-parts.ts` joins them.
  */
 
-import type { ConstantAnswer } from '../http/constant-answer.ts'
+import type { ConstantAnswer } from '../http/respond.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { EndpointAccess } from './access.ts'
 import type { ControlRequest } from './control-request.ts'

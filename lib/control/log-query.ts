@@ -3,7 +3,7 @@
 import { showText } from '../config/findings.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isVersion, RUNTIMES } from '../core/identity.ts'
-import { isRequestId } from '../invocation/request-ids.ts'
+import { isRequestId } from '../invocation/event.ts'
 import { LOG_FILES, type LogFilter } from '../observe/log-line.ts'
 import type { LogQuery } from '../observe/log-store.ts'
 import type { ControlQuery } from './control-query.ts'

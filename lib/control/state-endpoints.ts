@@ -1,7 +1,7 @@
 /** Health, catalog and reload: the state of the gateway as records. Owner: §4.2, §2.17. */
 
 import type { Clock } from '../core/clock.ts'
-import { type ConstantAnswer, toConstantAnswer } from '../http/constant-answer.ts'
+import { type ConstantAnswer, toConstantAnswer } from '../http/respond.ts'
 import { ACT, type ControlReply, type Endpoint, OPEN, READ } from './endpoint.ts'
 import { ALIVE, askedProbe, type ReadinessOptions, toReadyReply } from './readiness.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord, toReloadRecord } from './records.ts'

@@ -248,10 +248,12 @@ export function enableYoungCollection(): void {
   collectYoung = findCollector()
 }
 
-/** The engine's own collector, which it shows to contexts that are made while a flag is set; nothing where it does not. */
+/**
+ * The engine's own collector, which it shows to contexts that are made while a flag is set; nothing where it does not. The flag stays:
+ * Lua threads that begin later find the collector too.
+ */
 export function findCollector(): () => void {
   setFlagsFromString('--expose-gc')
   const collect: unknown = runInNewContext('globalThis.gc')
-  setFlagsFromString('--no-expose-gc')
   return typeof collect === 'function' ? () => collect({ type: 'minor' }) : () => {}
 }

@@ -1,10 +1,12 @@
-/** Which addresses an upstream may have. Spec: §2.10. Pure tables; who listens where comes from outside. */
+/** Which addresses an upstream may have, and the look-up of its name. Spec: §2.10. */
 
+import { lookup } from 'node:dns'
 import { BlockList, isIP } from 'node:net'
+import { Semaphore } from '../core/semaphore.ts'
 
 /**
  * - `public`: reachable for everyone.
- * - `private`: this machine, its network, or nobody's; needs `allow_private`.
+ * - `private`: this machine, its network, or unassigned; needs `allow_private`.
  * - `never`: no upstream has it. Each either means "this machine" by accident (0.0.0.0), reaches many (multicast), wraps
  *   an address of another kind (tunnels), or hands out credentials of the machine (link-local, metadata).
  */
@@ -77,16 +79,16 @@ function toBlockList(ranges: readonly string[], family: 'ipv4' | 'ipv6'): BlockL
   return list
 }
 
-/** @param address - as a resolver gives it; anything that is no address is `never` */
+/** @param address - as a resolver gives it; anything that is not an address is `never` */
 export function classifyAddress(address: string): AddressKind {
   const plain = withoutZone(address)
   const family = isIP(plain)
   if (family === 4) return neverV4.check(plain) ? 'never' : privateV4.check(plain) ? 'private' : 'public'
   if (family === 0) return 'never'
   if (neverV6.check(plain, 'ipv6')) return 'never'
-  // A translated address is the IPv4 one to whoever routes it; on networks without IPv4 every public name has one.
+  // A translated address is the IPv4 one to its router; on networks without IPv4 every public name has one.
   if (nat64.check(plain, 'ipv6')) return classifyAddress(toInnerV4(plain))
-  // Nobody's name has such an address: it is a way to write an IPv4 one past a check of texts.
+  // No name has such an address: it is a way to write an IPv4 one past a check of texts.
   if (mapped.check(plain, 'ipv6')) return classifyAddress(toInnerV4(plain)) === 'never' ? 'never' : 'private'
   if (compatible.check(plain, 'ipv6')) return toGroups(plain).join(':') === '0:0:0:0:0:0:0:1' ? 'private' : 'never'
   return globalV6.check(plain, 'ipv6') && !privateV6.check(plain, 'ipv6') ? 'public' : 'private'
@@ -182,3 +184,44 @@ export class OwnAddresses {
 
 const EVERY_V6 = '0:0:0:0:0:0:0:0'
 const LOOPBACK_V6 = '0:0:0:0:0:0:0:1'
+
+/** Name look-ups at once: the system's resolver holds a thread of the pool that files need too. */
+export const EDGE_LOOKUPS = 2
+
+export interface ResolvedAddress {
+  address: string
+  family: number
+}
+
+export type Resolve = (hostname: string) => Promise<readonly ResolvedAddress[]>
+
+/** As the system resolves names, its hosts file included. */
+export const systemResolve: Resolve = hostname =>
+  new Promise((resolve, reject) => {
+    lookup(hostname, { all: true, order: 'verbatim' }, (error, addresses) => {
+      if (error === null) resolve(addresses)
+      else reject(error)
+    })
+  })
+
+/**
+ * Look-ups of one name at a time, and few in all: the system's resolver occupies a thread for as long as a name server
+ * is silent, and the files of this gateway are read by the same few threads.
+ */
+export class EdgeLookup {
+  readonly #resolve: Resolve
+  readonly #running = new Map<string, Promise<readonly ResolvedAddress[]>>()
+  readonly #slots = new Semaphore(EDGE_LOOKUPS)
+
+  constructor(resolve: Resolve) {
+    this.#resolve = resolve
+  }
+
+  addresses(hostname: string): Promise<readonly ResolvedAddress[]> {
+    const running = this.#running.get(hostname)
+    if (running !== undefined) return running
+    const started = this.#slots.run(() => this.#resolve(hostname)).finally(() => this.#running.delete(hostname))
+    this.#running.set(hostname, started)
+    return started
+  }
+}

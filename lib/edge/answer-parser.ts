@@ -12,7 +12,7 @@
 import { isHeaderName } from '../core/http-text.ts'
 import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
 
-/** What stands before an answer's body. */
+/** Status line and headers of an answer. */
 export interface AnswerHead {
   readonly status: number
   /** Names and values in turn, as received. */
@@ -163,7 +163,7 @@ export class AnswerParser {
     const head = parseHead(bytes.toString('latin1', start, end))
     this.#kept = null
     this.#keptBytes = 0
-    // Informational: the answer follows. After 101 there is no HTTP any more.
+    // Informational: the answer follows. After 101 the bytes are not HTTP.
     if (head.status < 200 && head.status !== 101) return end + HEAD_END.length
     this.#beginBody(head)
     this.#sink.onHead(head)
@@ -262,7 +262,7 @@ function parseHead(text: string): AnswerHead {
     rawHeaders.push(name, value)
     switch (name.length === 10 || name.length === 14 || name.length === 17 ? name.toLowerCase() : '') {
       case 'content-length':
-        // Repeated, even with the same value: whoever joins them reads another number.
+        // Repeated, even with the same value: a reader that joins them gets another number.
         if (length !== null || !LENGTH.test(value)) throw malformed()
         length = Number(value)
         break
@@ -287,7 +287,7 @@ const CLOSES = /(?:^|[\s,])close(?:$|[\s,])/i
 const KEEPS = /(?:^|[\s,])timeout=(\d{1,9})(?:$|[\s,])/i
 /** It takes no further request. */
 const LAST = /(?:^|[\s,])max=0+(?:$|[\s,])/i
-/** What the upstream says in seconds may be over at any moment of the last one. */
+/** Seconds that the upstream names may be over at any moment of the last one. */
 const KEEP_RESERVE_MS = 1000
 
 function toKeepMs(value: string): number | null {

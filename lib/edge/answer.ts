@@ -7,16 +7,17 @@
  *     502
  */
 
+import type { Transform } from 'node:stream'
+import * as zlib from 'node:zlib'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
+import { findUnsendable, withoutHeaders } from '../core/http-text.ts'
 import { MAX_STATUS } from '../core/limits.ts'
-import type { AnswerHead } from './answer-parser.ts'
-import { type DecodedProblem, DecodedSize } from './decoded-size.ts'
-import { toTooLarge } from './failure-reasons.ts'
-import { toAnswerHeaders, toCodings } from './headers.ts'
-import { type EdgeRequest, failed } from './target.ts'
+import { HOP_BY_HOP, INTERNAL_PREFIX, takesOver } from '../invocation/forwarded-headers.ts'
 import type { Call } from '../invocation/invoke.ts'
 import { prepareText, type ReplyHead } from '../invocation/response.ts'
+import type { AnswerHead } from './answer-parser.ts'
+import { type EdgeRequest, failed } from './target.ts'
 
 /** The start of an upstream's answer that is held back, so that what ends or fails soon is answered whole: bytes, ms. */
 const EDGE_HOLD_BYTES = 64 * 1024
@@ -84,7 +85,7 @@ export class EdgeAnswer {
     const isBodyless = !this.#head.hasBody || request.method === 'HEAD'
     if (!isBodyless && (this.#head.length ?? 0) > request.maxResponseBytes) throw toTooLarge(request.maxResponseBytes)
     const codings = isBodyless ? [] : toCodings(head.rawHeaders)
-    // What cannot be decoded cannot be counted: a few bytes of it may stand for more memory than whoever decodes it has.
+    // A body that cannot be decoded cannot be counted: a few bytes of it may stand for more memory than its decoder has.
     if (!DecodedSize.canCount(codings)) throw failed('upstream answered with a Content-Encoding that cannot be counted')
     this.#decoded = codings.length > 0 ? new DecodedSize(codings, request.maxResponseBytes) : null
     call.grantEdge = bytes => this.#onGrant(bytes)
@@ -100,13 +101,13 @@ export class EdgeAnswer {
     return this.#bytes
   }
 
-  /** What has come was handed over, and more is to come: only now is it worth a timer. */
+  /** The bytes that have come were handed over, and more is to come: only now is it worth a timer. */
   onRead(): void {
     this.#keepViews()
     if (this.#isOver || this.#held === null || this.#holdTimer !== null || this.#isHoldOver) return
     this.#holdTimer = this.#clock.setTimeout(() => {
       this.#isHoldOver = true
-      // What is being counted may turn out too large: that is known in a moment.
+      // A piece that is being counted may turn out too large: that is known in a moment.
       if (!this.#isCounting) this.#release()
     }, EDGE_HOLD_MS)
   }
@@ -242,6 +243,10 @@ function copyOf(bytes: Buffer): Buffer {
   return Buffer.from(bytes)
 }
 
+export function toTooLarge(maxBytes: number): GatewayError {
+  return failed(`upstream response too large: the limit is ${maxBytes} bytes`)
+}
+
 function toHead({ status, coding, length, rawHeaders }: AnswerHead, sharesOrigin: boolean): ReplyHead {
   if (status < 200 || status > MAX_STATUS) throw failed(`upstream answered with status ${status}`)
   // Codings before the last one would be passed on as if the body were plain.
@@ -252,4 +257,136 @@ function toHead({ status, coding, length, rawHeaders }: AnswerHead, sharesOrigin
   const head: ReplyHead = { status, headers, hasBody: status !== 204 && status !== 304, length, proxy: null }
   prepareText(head)
   return head
+}
+
+/** Headers of an answer that are not passed on: the gateway's own, and those of one connection. */
+const NOT_PASSED_ON: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'content-length', 'x-request-id'])
+
+/**
+ * An answer's headers as they are passed on; repeated ones stay apart.
+ * @param rawHeaders - names and values in turn, as received
+ * @param sharesOrigin - pages of functions have the origin of the console
+ * @returns null when one cannot be sent again
+ */
+export function toAnswerHeaders(rawHeaders: readonly string[], sharesOrigin = true): string[] | null {
+  for (let i = 1; i < rawHeaders.length; i += 2) if (findUnsendable(rawHeaders[i]!) !== null) return null
+  return withoutHeaders(
+    rawHeaders,
+    (name, value) =>
+      NOT_PASSED_ON.has(name) || name.startsWith(INTERNAL_PREFIX) || takesOver(name, value, sharesOrigin),
+  )
+}
+
+/** The codings of an answer's body, outermost last; `identity` is none. */
+export function toCodings(rawHeaders: readonly string[]): string[] {
+  const codings: string[] = []
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]!.toLowerCase() === 'content-encoding')
+      codings.push(...rawHeaders[i + 1]!.toLowerCase().split(','))
+  }
+  return codings.map(coding => coding.trim()).filter(coding => coding !== '' && coding !== 'identity')
+}
+
+/** Content codings of one answer that are undone to count its length. */
+const MAX_EDGE_CODINGS = 4
+
+const CHUNK = { chunkSize: 64 * 1024 } as const
+
+type DecodedProblem = 'too large' | 'not decodable'
+
+/**
+ * Counts the bytes an encoded body has when it is decoded, without keeping them: a few bytes of gzip can stand for gigabytes at the decoder of
+ * the answer.
+ *
+ *   piece ─► br ─► gzip ─► count        codings undone from the outermost; the piece itself is passed on unchanged
+ */
+export class DecodedSize {
+  readonly #codings: readonly string[]
+  readonly #maxBytes: number
+  #stages: Transform[] | null = null
+  #bytes = 0
+  /** The encoded data ended; what follows it means nothing to a decoder. */
+  #isOver = false
+  #problem: DecodedProblem | null = null
+  #waiting: ((problem: DecodedProblem | null) => void) | null = null
+
+  /** @param codings - outermost last, all of them known */
+  constructor(codings: readonly string[], maxBytes: number) {
+    this.#codings = codings
+    this.#maxBytes = maxBytes
+  }
+
+  /** True when every coding can be undone; with others the decoded length cannot be known. */
+  static canCount(codings: readonly string[]): boolean {
+    return codings.length <= MAX_EDGE_CODINGS && codings.every(coding => DECODERS[coding] !== undefined)
+  }
+
+  /** Counts one more piece. Calls back once, when it is counted; not before the last call's callback. */
+  add(piece: Buffer, done: (problem: DecodedProblem | null) => void): void {
+    this.#stages ??= this.#open(piece)
+    this.#waiting = done
+    if (this.#problem !== null || this.#isOver) this.#settle(this.#problem)
+    else this.#stages[0]!.write(piece, () => this.#settle(this.#problem))
+  }
+
+  /** The body is over: calls back when what the decoders held is counted too. */
+  end(done: (problem: DecodedProblem | null) => void): void {
+    this.#waiting = done
+    if (this.#stages === null || this.#problem !== null || this.#isOver) this.#settle(this.#problem)
+    else this.#stages[0]!.end()
+  }
+
+  /** Frees the decoders; no callback follows. */
+  close(): void {
+    this.#waiting = null
+    for (const stage of this.#stages ?? []) stage.destroy()
+  }
+
+  #open(first: Buffer): Transform[] {
+    const stages = [...this.#codings].reverse().map((coding, index) => DECODERS[coding]!(index === 0 ? first : null))
+    stages.forEach((stage, index) => {
+      stage.on('error', () => this.#fail('not decodable'))
+      const next = stages[index + 1]
+      if (next !== undefined) {
+        stage.pipe(next)
+        return
+      }
+      stage.on('data', (bytes: Buffer) => this.#count(bytes.length))
+      stage.on('end', () => {
+        this.#isOver = true
+        this.#settle(this.#problem)
+      })
+    })
+    return stages
+  }
+
+  #count(bytes: number): void {
+    this.#bytes += bytes
+    if (this.#bytes > this.#maxBytes) this.#fail('too large')
+  }
+
+  #fail(problem: DecodedProblem): void {
+    this.#problem ??= problem
+    for (const stage of this.#stages ?? []) stage.destroy()
+    this.#settle(this.#problem)
+  }
+
+  #settle(problem: DecodedProblem | null): void {
+    const done = this.#waiting
+    this.#waiting = null
+    done?.(problem)
+  }
+}
+
+type Decoder = (first: Buffer | null) => Transform
+
+const gunzip: Decoder = () => zlib.createGunzip(CHUNK)
+
+const DECODERS: Readonly<Record<string, Decoder>> = {
+  __proto__: null as never,
+  gzip: gunzip,
+  'x-gzip': gunzip,
+  // Servers send both forms under this name; the first byte of the wrapped one says so (RFC 1950).
+  deflate: first => (((first?.[0] ?? 0x78) & 0x0f) === 8 ? zlib.createInflate(CHUNK) : zlib.createInflateRaw(CHUNK)),
+  br: () => zlib.createBrotliDecompress(CHUNK),
 }

@@ -7,13 +7,16 @@
  *                ▼ no
  *              wait for one
  *
- * One that cannot be sent again looks for an idle one at the end of the turn, among those that `kept-trust.ts` allows.
+ * A request that cannot be sent again looks for an idle one at the end of the turn, among those that KeptTrust allows.
  */
 
+import { isIP } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { Descriptors } from '../core/host.ts'
+import { findUnsendable, isHeaderName } from '../core/http-text.ts'
+import type { OwnAddresses, ResolvedAddress } from './addresses.ts'
 import type { AnswerHead } from './answer-parser.ts'
-import { KeptTrust } from './kept-trust.ts'
+import { controlDenied, type EdgeRequest, failed, namesControl } from './target.ts'
 import {
   type AnswerTaker,
   type SentRequest,
@@ -28,12 +31,12 @@ const EDGE_CONNECTIONS = { max: 256, idle: 512 } as const
 const TLS_SESSIONS = 100
 
 /**
- * Over which connection a request may go: any, a kept one only if it is trusted (the request cannot be sent again), or one of
- * its own that is closed behind it.
+ * Over which connection a request may go: any, a kept one only if it is trusted (the request cannot be sent again), or a new one
+ * that is closed behind it.
  */
 export type Reuse = 'any' | 'trusted' | 'none'
 
-/** What there is of one upstream. */
+/** Connections and waiting requests of one upstream. */
 class Line {
   readonly key: string
   /** The one that was used last is used next, so that those that are not needed get old. */
@@ -58,7 +61,7 @@ export class UpstreamRequest implements AnswerTaker {
   #connection: UpstreamConnection | null = null
   #isOver = false
 
-  /** @param line - where it may wait; null for one that has a connection of its own */
+  /** @param line - where it may wait; null for one that has its own connection */
   constructor(upstream: Upstream, sent: SentRequest, reuse: Reuse, taker: AnswerTaker, line: Line | null) {
     this.upstream = upstream
     this.sent = sent
@@ -72,7 +75,7 @@ export class UpstreamRequest implements AnswerTaker {
     return this.#connection?.isReused === true
   }
 
-  /** True when nobody waits for its answer any more. */
+  /** True when its answer is not waited for any more. */
   get isOver(): boolean {
     return this.#isOver
   }
@@ -90,7 +93,7 @@ export class UpstreamRequest implements AnswerTaker {
     this.#connection?.resume()
   }
 
-  /** Its connection is closed unless the answer was whole. Nobody is told. */
+  /** Its connection is closed unless the answer was whole. No callback follows. */
   destroy(): void {
     if (this.#isOver) return
     this.#isOver = true
@@ -168,7 +171,7 @@ export class EdgeConnections {
     return request
   }
 
-  /** Closes every connection; whoever waits for an answer is told that it was reset. */
+  /** Closes every connection; requests that wait for an answer fail as reset. */
   close(): void {
     const due = this.#due.splice(0).map(({ request }) => request)
     for (const line of this.#lines.values()) due.push(...line.waiting.splice(0))
@@ -307,4 +310,161 @@ export class EdgeConnections {
 function toKey({ isTls, hostname, port, addresses }: Upstream): string {
   const list = addresses.map(({ address }) => address)
   return `${isTls ? 'https' : 'http'} ${hostname} ${port} ${list.length === 1 ? list[0] : list.sort().join()}`
+}
+
+/** Milliseconds since its last use after which a connection is too old: servers close idle ones after 2 s and more. */
+const RECENT_MS = 1000
+/** Milliseconds for which an upstream is not trusted, and how many of those are remembered. */
+const DISTRUST_MS = 60_000
+const MAX_DISTRUSTED = 1000
+
+/** The times that decide about a connection. */
+type KeptConnection = Pick<UpstreamConnection, 'usedAt' | 'freedTurn'>
+
+/**
+ * Which kept connections a request may go over that cannot be sent again (POST, PATCH): those whose upstream is not closing them just
+ * now, as far as can be known.
+ *
+ *   free ─► a whole turn of the event loop, in which an end behind its answer is read ─► may be used ─► RECENT_MS after its last use: no more
+ *
+ * An upstream that closed a connection soon after an answer, and had not said so, may do it again: for a while it is not trusted.
+ */
+export class KeptTrust {
+  readonly #clock: Pick<Clock, 'monotonic'>
+  readonly #onTurn: () => void
+  /** When they are trusted again, monotonic ms, by key of the upstream; the one that closed last is the last. */
+  readonly #distrusted = new Map<string, number>()
+  #turn = 0
+  #isPlanned = false
+
+  /** @param onTurn - called at the end of each turn that was asked for, when everything that had come from upstreams was read */
+  constructor(clock: Pick<Clock, 'monotonic'>, onTurn: () => void) {
+    this.#clock = clock
+    this.#onTurn = onTurn
+  }
+
+  /** A request is sent over it. */
+  noteSent(connection: KeptConnection): void {
+    connection.usedAt = this.#clock.monotonic()
+  }
+
+  /** Its answer is whole. */
+  noteFree(connection: KeptConnection): void {
+    connection.usedAt = this.#clock.monotonic()
+    connection.freedTurn = this.#turn
+    this.planTurn()
+  }
+
+  /** The upstream closed it without having said so. */
+  noteClosed(key: string, { usedAt, freedTurn }: KeptConnection): void {
+    const now = this.#clock.monotonic()
+    if (freedTurn < 0 || now - usedAt > RECENT_MS) return
+    this.#distrusted.delete(key)
+    this.#distrusted.set(key, now + DISTRUST_MS)
+    if (this.#distrusted.size > MAX_DISTRUSTED) this.#distrusted.delete(this.#distrusted.keys().next().value!)
+  }
+
+  isTrusted(key: string): boolean {
+    const until = this.#distrusted.get(key)
+    if (until === undefined) return true
+    if (this.#clock.monotonic() < until) return false
+    this.#distrusted.delete(key)
+    return true
+  }
+
+  /** To be asked at the end of a turn. */
+  mayUse({ usedAt, freedTurn }: KeptConnection): boolean {
+    return freedTurn < this.#turn && this.#clock.monotonic() - usedAt <= RECENT_MS
+  }
+
+  planTurn(): void {
+    if (this.#isPlanned) return
+    this.#isPlanned = true
+    // Behind the poll phase, in which ends of connections are read as they have come.
+    setImmediate(() => {
+      this.#isPlanned = false
+      this.#onTurn()
+      this.#turn += 1
+    })
+  }
+}
+
+/** Addresses of one upstream that are tried. */
+const EDGE_ADDRESSES = 8
+
+/**
+ * @returns the addresses to connect to
+ * @throws GatewayError EDGE_FAILED when one of them may not be reached
+ */
+export function checkAddresses(
+  addresses: readonly ResolvedAddress[],
+  { port, spellings }: Pick<EdgeRequest, 'port' | 'spellings'>,
+  allowPrivate: boolean,
+  own: OwnAddresses,
+): readonly ResolvedAddress[] {
+  if (addresses.length === 0) throw failed('proxy request failed: name not resolved')
+  for (const { address } of addresses) {
+    const kind = own.kindOf(address)
+    if (!allowPrivate && (kind !== 'public' || own.isOfThisMachine(address)))
+      throw failed('proxy denied: private host not allowed')
+    if (kind === 'never') throw failed('proxy denied: special address not allowed')
+    if (own.isThisGateway(address, port) && namesControl(spellings)) throw controlDenied()
+  }
+  return addresses.slice(0, EDGE_ADDRESSES)
+}
+
+interface PinnedContext {
+  readonly connections: EdgeConnections
+  /** Authorities to trust instead of the usual ones, PEM. */
+  readonly ca: string | null
+}
+
+/**
+ * Sends a request that reaches exactly the addresses that were checked. Everything that asks for URLs of others (edge functions, callbacks
+ * of jobs) goes through here.
+ * @param added - headers beside the request's own, names and values in turn
+ * @param addresses - checked; they are not looked up again
+ * @param body - null for none, which is not the same as an empty one
+ * @param reuse - over which connection
+ * @throws GatewayError EDGE_FAILED for what cannot be sent
+ */
+export function sendPinned(
+  { connections, ca }: PinnedContext,
+  request: EdgeRequest,
+  added: readonly string[],
+  addresses: readonly ResolvedAddress[],
+  body: Buffer | null,
+  reuse: Reuse,
+  taker: AnswerTaker,
+): UpstreamRequest {
+  const { isTls, hostname, port, method } = request
+  const servername = isIP(hostname) === 0 ? hostname : ''
+  const head = toHeadText(request, added, body === null ? null : body.length, reuse)
+  const sent = { head, body: body ?? NOTHING, isHead: method === 'HEAD' }
+  return connections.request({ isTls, hostname, port, addresses, servername, ca }, sent, reuse, taker)
+}
+
+const NOTHING = Buffer.alloc(0)
+const SENDABLE_TARGET = /^[\x21-\x7e]+$/
+
+/** Whatever came this far was checked; a line end in it would still be another request, so nothing of it is believed. */
+function toHeadText(
+  { method, target, host, headers }: EdgeRequest,
+  added: readonly string[],
+  length: number | null,
+  reuse: Reuse,
+): string {
+  if (!SENDABLE_TARGET.test(target) || findUnsendable(host) !== null) throw failed('the target cannot be sent')
+  const lines = `${toLines(headers)}${toLines(added)}${length === null ? '' : `Content-Length: ${length}\r\n`}`
+  return `${method} ${target} HTTP/1.1\r\nHost: ${host}\r\n${lines}Connection: ${reuse === 'none' ? 'close' : 'keep-alive'}\r\n\r\n`
+}
+
+/** @param headers - names and values in turn */
+function toLines(headers: readonly string[]): string {
+  let lines = ''
+  for (let i = 0; i < headers.length; i += 2) {
+    if (!isHeaderName(headers[i]!) || findUnsendable(headers[i + 1]!) !== null) throw failed('a header cannot be sent')
+    lines += `${headers[i]}: ${headers[i + 1]}\r\n`
+  }
+  return lines
 }

@@ -9,9 +9,8 @@ import { networkInterfaces } from 'node:os'
 import type { Clock } from '../core/clock.ts'
 import type { EdgePolicy } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
-import { OwnAddresses, type ListeningSocket } from './addresses.ts'
+import { EdgeLookup, type ListeningSocket, OwnAddresses, type Resolve, systemResolve } from './addresses.ts'
 import { EdgeConnections } from './connections.ts'
-import { EdgeLookup, type Resolve, systemResolve } from './lookup.ts'
 import type { Descriptors } from '../core/host.ts'
 import { type EdgeRequest, type EdgeRules, toEdgeRequest, toEdgeRules } from './target.ts'
 import { type EdgeContext, EdgeTransfer } from './transfer.ts'
@@ -37,7 +36,7 @@ export class EdgeProxy implements EdgeContext {
   readonly own: OwnAddresses
   readonly lookup: EdgeLookup
   readonly connections: EdgeConnections
-  /** Directives so far, by what became of them: `left` is one whose client went away. */
+  /** Directives so far, by outcome: `left` is one whose client went away. */
   readonly results = { answered: 0, failed: 0, refused: 0, left: 0 }
   readonly ca: string | null
   readonly #rules = new WeakMap<EdgePolicy, EdgeRules>()
@@ -119,10 +118,10 @@ export class EdgeProxy implements EdgeContext {
   }
 }
 
-/** A call that came in another way than over HTTP keeps no method of its own; its event has it. */
+/** A call that came in another way than over HTTP has its method in the event alone. */
 function methodOf(call: Call): string {
   if (call.method !== '') return call.method
-  const { method } = JSON.parse(call.wholeHeader) as { method?: unknown }
+  const { method } = JSON.parse(call.header) as { method?: unknown }
   return typeof method === 'string' ? method : 'GET'
 }
 

@@ -1,12 +1,14 @@
 /** A proxy directive and a function's `edge` policy as one upstream request, or the reason why not. Spec: §2.10. */
 
 import { isIP } from 'node:net'
-import { showValue } from '../config/findings.ts'
+import { showText, showValue } from '../config/findings.ts'
+import { toScalarText } from '../config/texts.ts'
 import type { EdgePolicy } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
-import { isMethod, METHODS } from '../core/identity.ts'
-import { broken, toRequestHeaders } from './headers.ts'
-import { climbs, isControlPath, readSpellings } from './path-spellings.ts'
+import { findUnsendable, isHeaderName, withoutHeaders } from '../core/http-text.ts'
+import { isMethod, METHODS, RESERVED_PREFIXES } from '../core/identity.ts'
+import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
+import { HOP_BY_HOP, INTERNAL_PREFIX } from '../invocation/forwarded-headers.ts'
 
 /** Characters of an edge target. */
 const MAX_EDGE_URL_CHARS = 16 * 1024
@@ -41,7 +43,7 @@ export interface EdgeRequest extends EdgeTarget {
 export interface EdgeRules {
   policy: EdgePolicy
   hosts: readonly { name: string; port: number | null; isSuffix: boolean }[]
-  /** What was checked before, by its text. */
+  /** Targets that were checked before, by their text. */
   known: Map<string, EdgeTarget>
 }
 
@@ -57,7 +59,7 @@ export function toEdgeRules(policy: EdgePolicy): EdgeRules {
 }
 
 /**
- * @param method - tells that of the incoming request: the default
+ * @param method - returns that of the incoming request: the default
  * @throws GatewayError EDGE_FAILED or CONTRACT_BROKEN
  */
 export function toEdgeRequest(
@@ -136,7 +138,7 @@ function toTargetUrl(directive: Readonly<Record<string, unknown>>, policy: EdgeP
   if (spellings === null || climbs(spellings)) throw failed('proxy.path may not include ..')
   // Joined as texts: resolved as a reference, `//host/x` would choose another host.
   const url = toUrl(`${policy.baseUrl.replace(/\/+$/, '')}${path}`)
-  if (url === null) throw failed('edge.base_url is no valid URL')
+  if (url === null) throw failed('edge.base_url is not a valid URL')
   return url
 }
 
@@ -144,7 +146,7 @@ function fromUrl(text: unknown): URL {
   checkText(text, 'proxy.url')
   if (!/^https?:\/\//i.test(text)) throw failed('proxy.url must be absolute, http:// or https://')
   const url = toUrl(text)
-  if (url === null) throw failed('proxy.url is no valid URL')
+  if (url === null) throw failed('proxy.url is not a valid URL')
   if (url.username !== '' || url.password !== '') throw failed('proxy.url may not hold a user name or password')
   return url
 }
@@ -197,4 +199,100 @@ export function controlDenied(): GatewayError {
 /** A refusal or failure with its reason. The reason names no address and no path: clients see it. */
 export function failed(why: string, cause?: unknown): GatewayError {
   return new GatewayError('EDGE_FAILED', `edge proxy failed: ${why}`, cause === undefined ? {} : { cause })
+}
+
+/** Times a path is unescaped to see what it may mean to a server behind the upstream. */
+const MAX_PATH_DECODINGS = 8
+
+const RESERVED: ReadonlySet<string> = new Set(RESERVED_PREFIXES.map(prefix => prefix.slice(1)))
+
+/**
+ * What an upstream path may mean to this gateway, or to a server on the way that unescapes, lower-cases or resolves once more than its
+ * neighbour: the segments of a path as written and after each round of unescaping, until nothing changes: lower case, backslashes as
+ * slashes, without empty and `.` segments, parameters (`;x`) and control characters.
+ * @param path - without query
+ * @returns null when it is still escaped after MAX_PATH_DECODINGS rounds: such a path is never meant
+ */
+export function readSpellings(path: string): string[][] | null {
+  const spellings: string[][] = []
+  let text = path.toLowerCase()
+  for (let round = 0; round <= MAX_PATH_DECODINGS; round += 1) {
+    spellings.push(toSegments(text))
+    const next = text.replace(ESCAPE, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+    if (next === text) return spellings
+    text = next.toLowerCase()
+  }
+  return null
+}
+
+/** Escapes of ASCII: the only ones that can hide a slash, a dot or a letter of a reserved word. */
+const ESCAPE = /%([0-7][0-9a-f])/g
+const PARAMETERS = /[;?#].*$/s
+const CONTROL = /[\u0000-\u0020\u007f]/g
+
+function toSegments(text: string): string[] {
+  return text
+    .split(/[/\\]/)
+    .map(segment => segment.replace(PARAMETERS, '').replace(CONTROL, ''))
+    .filter(segment => segment !== '' && segment !== '.')
+}
+
+/** True when some reading of the path has a `..` segment. */
+export function climbs(spellings: readonly string[][]): boolean {
+  return spellings.some(segments => segments.includes('..'))
+}
+
+/** True when some reading of the path lies at or below a reserved prefix, with `..` resolved or not. */
+export function isControlPath(spellings: readonly string[][]): boolean {
+  return spellings.some(segments => RESERVED.has(segments[0] ?? '') || RESERVED.has(resolve(segments)[0] ?? ''))
+}
+
+/** True when a reserved word is any segment: behind a prefix that a host application or a home takes off. */
+export function namesControl(spellings: readonly string[][]): boolean {
+  return spellings.some(segments => segments.some(segment => RESERVED.has(segment)))
+}
+
+function resolve(segments: readonly string[]): string[] {
+  const resolved: string[] = []
+  for (const segment of segments) {
+    if (segment === '..') resolved.pop()
+    else resolved.push(segment)
+  }
+  return resolved
+}
+
+/** Headers that the gateway sets itself, or that only the two ends of one connection may set. */
+const NOT_SENT: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'host', 'content-length', 'expect'])
+
+/**
+ * The directive's headers as they are sent: names and values in turn.
+ * @throws GatewayError CONTRACT_BROKEN naming header and value
+ */
+export function toRequestHeaders(headers: unknown): string[] {
+  if (headers === undefined || headers === null) return []
+  // An empty table or array of a language that has only one kind of both.
+  if (Array.isArray(headers) && headers.length === 0) return []
+  if (typeof headers !== 'object' || Array.isArray(headers))
+    throw broken(`proxy.headers must be an object, got ${showValue(headers)}`)
+  const list: string[] = []
+  let bytes = 0
+  for (const [name, value] of Object.entries(headers)) {
+    if (!isHeaderName(name)) throw broken(`proxy.headers: "${showText(name)}" is not a header name`)
+    for (const item of Array.isArray(value) ? value : [value]) {
+      if (item === null) continue
+      const text = toScalarText(item)
+      if (text === undefined)
+        throw broken(`proxy.headers: ${name} must be a string or strings, got ${showValue(item, true)}`)
+      if (findUnsendable(text) !== null)
+        throw broken(`proxy.headers: ${name} holds a character that a header cannot carry`)
+      bytes += name.length + text.length + 4
+      if (bytes > MAX_REPLY_HEADER_BYTES) throw broken(`proxy.headers are larger than ${MAX_REPLY_HEADER_BYTES} bytes`)
+      list.push(name, text)
+    }
+  }
+  return withoutHeaders(list, name => NOT_SENT.has(name) || name.startsWith(INTERNAL_PREFIX))
+}
+
+export function broken(why: string): GatewayError {
+  return new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${why}`)
 }

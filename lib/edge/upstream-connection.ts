@@ -6,14 +6,13 @@
 import { connect, type LookupFunction, type NetConnectOpts, type Socket } from 'node:net'
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { type AnswerHead, AnswerParser, type AnswerSink } from './answer-parser.ts'
-import type { KeptConnection } from './kept-trust.ts'
-import type { ResolvedAddress } from './lookup.ts'
+import type { ResolvedAddress } from './addresses.ts'
 
 /** Milliseconds for which an idle connection is kept. */
 const IDLE_MS = 4000
 const READ_BUFFER_BYTES = 64 * 1024
 
-/** What every plain connection is read into: a read is handled before the next one begins, and what is kept of it is copied. */
+/** Every plain connection is read into this: a read is handled before the next one begins, and what is kept of it is copied. */
 const READ_BUFFER = Buffer.allocUnsafeSlow(READ_BUFFER_BYTES)
 
 /** Where a connection leads. */
@@ -33,7 +32,7 @@ export interface Upstream {
 /** Takes the answer of one request. Nothing comes after `onEnd` or `onError`. */
 export interface AnswerTaker extends AnswerSink {
   onHead(head: AnswerHead): void
-  /** What came in one piece from the upstream was handed over, and more of the answer is to come. */
+  /** One piece from the upstream was handed over, and more of the answer is to come. */
   onRead(): void
   /** The answer cannot be had, or not the rest of it. */
   onError(error: Error): void
@@ -54,8 +53,10 @@ interface ConnectionOwner {
   onClosed(connection: UpstreamConnection, isByUpstream: boolean): void
 }
 
-export class UpstreamConnection implements AnswerSink, KeptConnection {
+export class UpstreamConnection implements AnswerSink {
+  /** Monotonic ms of the last request or answer. */
   usedAt = 0
+  /** The turn of the event loop in which it became free last; -1 before that. */
   freedTurn = -1
   readonly #owner: ConnectionOwner
   readonly #socket: Socket
@@ -66,7 +67,7 @@ export class UpstreamConnection implements AnswerSink, KeptConnection {
   /** For how long it may be idle, ms; 0 when this is its last request. */
   #keepMs = IDLE_MS
   #isReading = false
-  /** What came while the answer was held up. */
+  /** Bytes that came while the answer was held up. */
   #rest: Buffer | null = null
   #isEnded = false
   /** It was closed here. */
@@ -82,7 +83,7 @@ export class UpstreamConnection implements AnswerSink, KeptConnection {
       this.#error ??= error
     })
     this.#socket.on('close', () => this.#onClose())
-    // Counted from the last byte on; whoever waits for an answer has limits of his own.
+    // Counted from the last byte on; a request that waits for an answer has its own limits.
     this.#socket.setTimeout(IDLE_MS)
     this.#socket.on('timeout', () => {
       if (this.#taker === null) this.destroy()
@@ -137,12 +138,12 @@ export class UpstreamConnection implements AnswerSink, KeptConnection {
     else this.#socket.resume()
   }
 
-  /** Whoever waits for an answer is told that the connection was reset. */
+  /** A request that waits for an answer fails as reset. */
   close(): void {
     this.#fail(toReset())
   }
 
-  /** Nobody is told. */
+  /** No callback follows. */
   destroy(): void {
     this.#isDropped = true
     this.#taker = null
@@ -206,7 +207,7 @@ export class UpstreamConnection implements AnswerSink, KeptConnection {
   #read(bytes: Buffer): void {
     const parser = this.#parser
     if (parser.isDone) {
-      // Nobody asked for that: what it belongs to cannot be told.
+      // Nothing was asked: the bytes belong to no request.
       this.destroy()
       return
     }
@@ -251,7 +252,7 @@ export class UpstreamConnection implements AnswerSink, KeptConnection {
   #onClose(): void {
     const isByUpstream = !this.#isDropped
     this.#isEnded = true
-    // What came before the end is still to be handed over.
+    // Bytes that came before the end are still to be handed over.
     if (this.#rest === null) this.#finish()
     this.#owner.onClosed(this, isByUpstream)
   }

@@ -138,7 +138,7 @@ function policyOf(exchange: Exchange, routes: Routes, method: string): CorsPolic
   return found.kind === 'match' ? found.fn.policy.cors : null
 }
 
-/** What a page asked for, when it is a list of names; anything else is not repeated into an answer. */
+/** The headers that a page asked for, when they are a list of names; anything else is not repeated into an answer. */
 function toHeaderList(asked: string | null): string {
   return asked !== null && HEADER_LIST.test(asked) ? asked : ''
 }

@@ -1,7 +1,7 @@
 /**
  * `GET /docs`: Swagger UI over this gateway's own OpenAPI document, from files of the package. Owner: page http/docs-page.
  *
- * The page has no script and no style of its own in it, so the policy it is sent with forbids both: text of a handler
+ * The page contains neither script nor style, so the policy it is sent with forbids both: text of a handler
  * that found its way into the document cannot run.
  */
 
@@ -10,13 +10,19 @@ import { readFile } from 'node:fs/promises'
 import type { Warning } from '../core/errors.ts'
 import { GatewayError } from '../core/errors.ts'
 import { packageFile } from '../runtime/package-files.ts'
-import { type ConstantAnswer, sendConstant, toConstantBytes } from './constant-answer.ts'
+import {
+  type ConstantAnswer,
+  type PackedFile,
+  sendConstant,
+  sendPackedFile,
+  toConstantBytes,
+  toPackedFile,
+} from './respond.ts'
 import type { Exchange, Step } from './exchange.ts'
 import { OPENAPI_PATH } from './openapi-step.ts'
-import { type PackedFile, sendPackedFile, toPackedFile } from './packed-file.ts'
 
 export const DOCS_PATH = '/docs'
-/** Names that begin with `_` are nobody's route. */
+/** Names that begin with `_` are never routes. */
 const FILES_PATH = '/docs/_ui/'
 /** The rest of a route that answers at its folder too, such as `[[...slug]].js`. */
 const OPTIONAL_CATCH_ALL = /^\/:[^/]*\*\?$/
@@ -97,7 +103,7 @@ export class DocsPage {
     const { path, method } = exchange
     if (!path.startsWith(DOCS_PATH) || (method !== 'GET' && method !== 'HEAD')) return false
     if (path === DOCS_PATH) {
-      const isFolder = exchange.asked.rawPath.split('?', 1)[0]!.endsWith('/')
+      const isFolder = exchange.rawPath.split('?', 1)[0]!.endsWith('/')
       sendConstant(exchange, this.#pages[isFolder ? 1 : 0]!)
       return true
     }
@@ -122,7 +128,7 @@ export class DocsPage {
     }
   }
 
-  /** Null for a name that is no file of the page. */
+  /** Null for a name that is not a file of the page. */
   #load(name: string): Promise<PackedFile> | null {
     if (name === 'start.js') return toPackedFile(Buffer.from(START), FILES.get('swagger-ui-bundle.js')!)
     if (name === 'page.css') return toPackedFile(Buffer.from(STYLE), FILES.get('swagger-ui.css')!)
@@ -144,7 +150,7 @@ export const DOCUMENTS: ReadonlyMap<string, string> = new Map([
 ])
 
 /**
- * What is served at the path of a document instead of it, in words; null when nothing claims it. A catch-all does not.
+ * The thing that is served at the path of a document instead of it, in words; null when nothing claims it. A catch-all does not.
  * @param patterns - of routes that answer GET
  */
 export function findClaim(path: string, patterns: Iterable<string>, isAsset: boolean): string | null {

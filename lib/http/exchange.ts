@@ -1,15 +1,16 @@
 /**
- * One request and its answer on their way through the public handler, and the little that the gateway needs of node's
- * request and response, so that in-memory ones serve as well (inject, fetch). Owner: §4.1.
+ * One request and its answer on their way through the public handler, the connection that they belong to, and the little that the
+ * gateway needs of node's request and response, so that in-memory ones serve as well (inject, fetch). Owner: §4.1.
  */
 
 import type { ByteBudget, BytePool, Bytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
+import type { Descriptors } from '../core/host.ts'
 import type { GatewayError } from '../core/errors.ts'
+import { MAX_UNREAD_BYTES } from '../core/limits.ts'
+import { type RequestHead, toPlainAddress } from '../invocation/forwarded-headers.ts'
 import type { ReplyHead } from '../invocation/response.ts'
 import type { OpenSpan } from '../observe/trace.ts'
-import type { Descriptors } from '../core/host.ts'
-import type { RequestHead } from '../invocation/forwarded-headers.ts'
 
 /** Declared bytes of a refused body that are read and dropped to keep the connection; with more it closes. */
 export const DISCARD_BODY_BYTES = 64 * 1024
@@ -20,7 +21,7 @@ export interface HttpSocket {
   /** True for TLS, which only a host application's server can have. */
   encrypted?: boolean
   once(event: 'close', listener: () => void): unknown
-  /** Ends a connection on which nothing moves for so many ms; 0 for never. */
+  /** Ends a connection on which nothing moves for that many ms; 0 for never. */
   setTimeout(ms: number): unknown
   /** Nothing more will be written; reading goes on. */
   end(): unknown
@@ -32,7 +33,7 @@ export interface HttpSocket {
   readonly writableLength?: number
 }
 
-/** What node's IncomingMessage is to the gateway. */
+/** node's IncomingMessage, as far as the gateway uses it. */
 export interface HttpRequest {
   method?: string | undefined
   url?: string | undefined
@@ -41,7 +42,7 @@ export interface HttpRequest {
   rawHeaders: string[]
   /** True when the whole message was received. */
   complete: boolean
-  /** True when somebody has read the body to its end already; what he made of it may be in `body` and `rawBody`. */
+  /** True when the body was read to its end before; the result may be in `body` and `rawBody`. */
   readonly readableEnded: boolean
   readonly body?: unknown
   readonly rawBody?: unknown
@@ -55,7 +56,7 @@ export interface HttpRequest {
   awaitEnd?(): void
 }
 
-/** What node's ServerResponse is to the gateway. */
+/** node's ServerResponse, as far as the gateway uses it. */
 export interface HttpResponse {
   /** Null while earlier answers of the connection are not written. */
   readonly socket: HttpSocket | null
@@ -98,26 +99,6 @@ export interface Abandonable {
   abandon(): void
 }
 
-/** What an exchange and its answer need of the client connection. */
-export interface ExchangeConnection {
-  /** Plain address of the socket's other end. */
-  readonly address: string
-  /** The exchange that began last, open or not. */
-  readonly latest: Exchange | null
-  /** True when requests wait behind that one. */
-  readonly hasWaiting: boolean
-  /** True once an answer said that it is the last: what the client sends after that is no request. */
-  closing: boolean
-  /** The exchange is over. */
-  remove(exchange: Exchange): void
-  /** Bytes of a response that the client has not read are held, until they are released or the connection ends. */
-  hold(bytes: number, budget: ByteBudget): void
-  release(bytes: number): void
-  /** Ends the connection, and calls `onStall`, when its client reads nothing for so long; until as many calls of `unwatch`. */
-  watch(ms: number, onStall: () => void): void
-  unwatch(): void
-}
-
 /** How steps and calls answer; Responder documents each way. */
 export interface ExchangeResponder {
   /** Memory for bodies. */
@@ -138,53 +119,37 @@ export interface ExchangeResponder {
   onDisconnect(exchange: Exchange): void
 }
 
-/**
- * What a client asked for. Host, path and address are what was received until the check has been through it; then it is
- * frozen (22 ns of a request), and a request that comes again shares it.
- */
-export class Asked {
-  head: RequestHead
-  /** Canonical path. */
-  path: string
-  /** Path and query as the client wrote them: the target, without scheme and host. */
-  rawPath: string
-  /** What follows `?`, undecoded; empty when there is none. */
-  search = ''
-  /** Host that routes see; empty when there is none. */
-  host = ''
-  /** Address of the client, believed proxies taken off. */
-  ip: string
-
-  constructor(head: RequestHead, target: string, address: string) {
-    this.head = head
-    this.path = target
-    this.rawPath = target
-    this.ip = address
-  }
-}
-
 /** One request and how it is answered. */
 export class Exchange {
   readonly req: HttpRequest
   readonly res: HttpResponse
   readonly responder: ExchangeResponder
-  readonly connection: ExchangeConnection
-  readonly asked: Readonly<Asked>
+  readonly connection: ClientConnection
+  head: RequestHead
   readonly method: string
   /** Request target as the client wrote it. */
   readonly target: string
   readonly id: string
   /** Monotonic ms. */
   readonly startedAt: number
-  /** `traceparent` and `tracestate` of what is done for it. */
+  /** `traceparent` and `tracestate` of the work for it. */
   trace = ''
   traceState: string | null = null
   span: OpenSpan | null = null
   /** True while the client waits for `100 Continue` before it sends the body. */
   expectsContinue: boolean
 
-  /** The path that is answered: the one that was asked for, unless a step has changed it, and the walk goes on with the new one. */
+  // The request of the client: as received until the check has been through it.
+  /** The path that is answered, canonical: the one that was asked for, unless a step has changed it, and the walk goes on with the new one. */
   path: string
+  /** Path and query as the client wrote them: the target, without scheme and host. */
+  rawPath: string
+  /** The part behind `?`, undecoded; empty when there is none. */
+  search = ''
+  /** Host that routes see; empty when there is none. */
+  host = ''
+  /** Address of the client, believed proxies taken off. */
+  ip: string
   /** Extra response headers, names and values in turn: go out with whatever is answered. */
   extraHeaders: string[] | null = null
 
@@ -228,9 +193,9 @@ export class Exchange {
   constructor(
     req: HttpRequest,
     res: HttpResponse,
-    connection: ExchangeConnection,
+    connection: ClientConnection,
     responder: ExchangeResponder,
-    asked: Readonly<Asked>,
+    head: RequestHead,
     id: string,
     startedAt: number,
     expectsContinue: boolean,
@@ -238,30 +203,16 @@ export class Exchange {
     this.req = req
     this.res = res
     this.responder = responder
-    this.asked = asked
+    this.head = head
     this.id = id
     this.startedAt = startedAt
     this.expectsContinue = expectsContinue
     this.method = req.method ?? 'GET'
     this.target = req.url ?? '/'
-    this.path = asked.path
+    this.path = this.target
+    this.rawPath = this.target
+    this.ip = connection.address
     this.connection = connection
-  }
-
-  get head(): RequestHead {
-    return this.asked.head
-  }
-
-  get search(): string {
-    return this.asked.search
-  }
-
-  get host(): string {
-    return this.asked.host
-  }
-
-  get ip(): string {
-    return this.asked.ip
   }
 
   /** True when the message says that it has a body. */
@@ -277,7 +228,7 @@ export class Exchange {
     return /^\d+$/.test(contentLength) ? Number(contentLength) : -1
   }
 
-  /** Somebody else answers this request: a host application, after nothing here had its route. */
+  /** A host application answers this request: nothing here has its route. */
   passOn(): void {
     this.ended = true
     this.connection.remove(this)
@@ -293,4 +244,220 @@ export class Exchange {
     work?.abandon()
     this.responder.onDisconnect(this)
   }
+}
+
+/** Unanswered requests of one connection from which on nothing more is read from it, until half of them are answered. */
+export const MAX_OPEN_EXCHANGES = 64
+/** Requests of one connection after which the others get their turn. */
+export const REQUESTS_PER_TURN = 256
+
+/** Bytes that a request without a response counts as: those of the response before it, with a minimum. */
+const EXPECTED_BYTES = { min: 1024, first: 32 * 1024 } as const
+
+/** Unanswered requests of a connection until its first response shows its size. */
+export const FIRST_OPEN_EXCHANGES = MAX_UNREAD_BYTES / EXPECTED_BYTES.first
+
+const CONNECTION = Symbol('fngw.connection')
+
+/** A client's connection and its open exchanges, oldest first. Kept on the socket, so that it costs no lookup and ends with it. */
+export class ClientConnection {
+  /** Plain address of the socket's other end. */
+  readonly address: string
+  /** Oldest open exchange; more than one when the client pipelines. */
+  first: Exchange | null = null
+  /** The one that began last, open or not: a broken connection closes after its answer. */
+  latest: Exchange | null = null
+  /** True once an answer said that it is the last: bytes that the client sends after that are not a request. */
+  closing = false
+  /** True for a connection beyond the limit of open files: it serves one request for the gateway's health. */
+  isSpare = false
+
+  readonly #socket: HttpSocket
+  #last: Exchange | null = null
+  /** Open exchanges. */
+  #open = 0
+  /** Requests begun since others had a turn. */
+  #begun = 0
+  /** True while nothing is read. */
+  #isHeld = false
+  #isGuarded = false
+  /** Begin requests that came in the same packet as the one that filled the connection: a packet is always parsed whole. */
+  #waiting: (() => void)[] = []
+  #isTurnPlanned = false
+  /** Bytes of responses that are held for the client, and the budget in which they count. */
+  #unread = 0
+  #budget: ByteBudget | null = null
+  /** Bytes of the last response. */
+  #expected: number = EXPECTED_BYTES.first
+  /** Waits for the client to read something, and the callback for when it does not. */
+  #watches = 0
+  #onStall: (() => void) | null = null
+  #isClosed = false
+
+  constructor(socket: HttpSocket) {
+    this.#socket = socket
+    this.address = toPlainAddress(socket.remoteAddress)
+    // One listener per connection instead of one per request.
+    socket.once('close', () => this.#onClose())
+  }
+
+  /** True when it takes no further request: give it to `wait`. */
+  get isFull(): boolean {
+    if (!this.#isHeld && this.#isBehind) this.#hold()
+    return this.#isHeld
+  }
+
+  /**
+   * True when the client sends requests without reading the responses before. Open requests count too: their responses come
+   * when others that the client has not read may already be here.
+   */
+  get #isBehind(): boolean {
+    const written = this.#socket.writableLength ?? 0
+    const open = this.#open * Math.max(this.#expected, EXPECTED_BYTES.min)
+    return open + Math.max(this.#unread, written) >= MAX_UNREAD_BYTES
+  }
+
+  /** True when requests wait that were not begun. */
+  get hasWaiting(): boolean {
+    return this.#waiting.length > 0
+  }
+
+  /** @param begin - called when others were answered, in order; never when the connection ends before */
+  wait(begin: () => void): void {
+    this.#waiting.push(begin)
+  }
+
+  /** Requests that wait are not begun any more. */
+  dropWaiting(): void {
+    this.#waiting = []
+  }
+
+  add(exchange: Exchange): void {
+    this.latest = exchange
+    const last = this.#last
+    exchange.previousOpen = last
+    if (last === null) this.first = exchange
+    else last.nextOpen = exchange
+    this.#last = exchange
+    this.#open += 1
+    this.#begun += 1
+    if (this.#begun === REQUESTS_PER_TURN) this.#giveTurn()
+    if (this.#open >= MAX_OPEN_EXCHANGES) this.#hold()
+  }
+
+  /** The exchange is over. */
+  remove(exchange: Exchange): void {
+    const { previousOpen, nextOpen } = exchange
+    if (previousOpen === null && this.first !== exchange) return
+    if (previousOpen === null) this.first = nextOpen
+    else previousOpen.nextOpen = nextOpen
+    if (nextOpen === null) this.#last = previousOpen
+    else nextOpen.previousOpen = previousOpen
+    exchange.previousOpen = null
+    exchange.nextOpen = null
+    this.#open -= 1
+    this.#expected = exchange.bytesOut
+    if (this.#isHeld) this.#letGo()
+  }
+
+  /** Bytes of a response that the client has not read are held, until they are released or the connection ends. */
+  hold(bytes: number, budget: ByteBudget): void {
+    if (this.#isClosed) return
+    this.#budget = budget
+    this.#unread += bytes
+    budget.used += bytes
+  }
+
+  release(bytes: number): void {
+    if (this.#isClosed || this.#budget === null) return
+    this.#unread -= bytes
+    this.#budget.used -= bytes
+    if (this.#isHeld) this.#letGo()
+  }
+
+  /** Ends the connection, and calls `onStall`, when its client reads nothing for so long; until as many calls of `unwatch`. */
+  watch(ms: number, onStall: () => void): void {
+    if (this.#onStall === null) this.#socket.on?.('timeout', () => this.#watches > 0 && this.#onStall?.())
+    this.#onStall = onStall
+    this.#watches += 1
+    this.#socket.setTimeout(ms)
+  }
+
+  unwatch(): void {
+    if (this.#watches === 0) return
+    this.#watches -= 1
+    if (this.#watches === 0) this.#socket.setTimeout(0)
+  }
+
+  /**
+   * Stops reading: a client that sends on without waiting for answers would fill memory with what is open and keep the
+   * gateway from other clients. Bytes that it has sent already wait in its system's buffers and ours.
+   */
+  #hold(): void {
+    this.#isHeld = true
+    if (!this.#isGuarded) {
+      this.#isGuarded = true
+      // Reading a request's body resumes the socket.
+      this.#socket.on?.('resume', () => {
+        if (this.#isHeld) this.#socket.pause?.()
+      })
+      this.#socket.on?.('drain', () => {
+        if (this.#isHeld) this.#letGo()
+      })
+    }
+    this.#socket.pause?.()
+  }
+
+  #letGo(): void {
+    if (this.#open > MAX_OPEN_EXCHANGES / 2 || this.#begun >= REQUESTS_PER_TURN || this.#isBehind) return
+    if (this.#waiting.length > 0) {
+      // Not at once: the exchange that is just being answered is not through yet.
+      if (!this.#isTurnPlanned) setImmediate(() => this.#beginWaiting())
+      this.#isTurnPlanned = true
+      return
+    }
+    this.#isHeld = false
+    this.#socket.resume?.()
+  }
+
+  #beginWaiting(): void {
+    this.#isTurnPlanned = false
+    const waiting = this.#waiting
+    this.#isHeld = false
+    let begun = 0
+    while (begun < waiting.length && !this.isFull) waiting[begun++]!()
+    // One that ended the connection has dropped the others.
+    if (this.#waiting === waiting) this.#waiting = waiting.slice(begun)
+    if (!this.#isHeld) {
+      this.#isHeld = true
+      this.#letGo()
+    }
+  }
+
+  /** Answers that are at hand at once leave nothing open, so a lot of them would still take a whole turn of the loop. */
+  #giveTurn(): void {
+    this.#hold()
+    setImmediate(() => {
+      this.#begun = 0
+      this.#letGo()
+    })
+  }
+
+  #onClose(): void {
+    this.dropWaiting()
+    this.release(this.#unread)
+    this.#isClosed = true
+    while (this.first !== null) {
+      const exchange = this.first
+      this.remove(exchange)
+      exchange.onDisconnect()
+    }
+  }
+}
+
+/** The open exchanges of a socket; attached at its first request. */
+export function connectionOf(socket: HttpSocket): ClientConnection {
+  const carrier = socket as HttpSocket & { [CONNECTION]?: ClientConnection }
+  carrier[CONNECTION] ??= new ClientConnection(socket)
+  return carrier[CONNECTION]
 }

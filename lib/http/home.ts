@@ -1,5 +1,5 @@
 /**
- * What answers for `/` and for folders: another route, or a redirect. Spec: §2.7, page http/home.
+ * The home of `/` and of folders: another route, or a redirect. Spec: §2.7, page http/home.
  *
  *   /        FN_HOME_FUNCTION ─► FN_HOME_REDIRECT ─► home.route ─► home.redirect ─► asset ─► route of /
  *   /folder  route of the folder ─► home.route ─► home.redirect; both before a route that merely matches, such as /:x
@@ -28,7 +28,7 @@ export interface HomeOptions {
   isAsset(path: string): boolean
 }
 
-/** What answers for a folder, for records. */
+/** The home of a folder, for records. */
 export interface ChosenHome {
   /** Public path of the folder. */
   folder: string
@@ -68,7 +68,7 @@ export function toHomeSteps(options: HomeOptions): HomeSteps {
     const own = folder === '/' ? undefined : options.routes.leaves.find(leaf => leaf.pattern === folder)
     const ownMethods = own?.methods ?? 0
     if (hasMethod(ownMethods, 'GET')) {
-      const message = `${choice.origin}: ${choice.field} is not used for GET: ${folder} has a route of its own`
+      const message = `${choice.origin}: ${choice.field} is not used for GET: ${folder} has its own route`
       warnings.push({ code: 'HOME_IGNORED', path: choice.origin, message, hint: 'Remove the home, or the route.' })
     }
     homes.set(folder, { choice, ownMethods })
@@ -165,7 +165,7 @@ function toStep(homes: ReadonlyMap<string, Home>, routes: HomeOptions['routes'])
     const method = methodOf(exchange)
     if (hasMethod(ownMethods, method)) return false
     if (choice.kind === 'redirect') return redirect(exchange, choice.target, method, routes)
-    // What the home's target cannot do stays with the route that the path has by itself.
+    // Methods that the home's target does not have stay with the path's own route.
     if (has(routes, method, exchange) && !has(routes, method, exchange, choice.target)) return false
     exchange.path = choice.target
     return false
@@ -180,7 +180,7 @@ function methodOf({ method, req }: Exchange): string {
 
 function has(routes: HomeOptions['routes'], method: string, exchange: Exchange, path = exchange.path): boolean {
   const found = routes.find(method, path, exchange.host)
-  // A host error of the target is its answer, not a reason to ask somebody else.
+  // A host error of the target is its answer, not a reason to ask another route.
   return found.kind === 'match' || found.code === 'HOST_NOT_ALLOWED' || found.code === 'ROUTE_CONFLICT'
 }
 

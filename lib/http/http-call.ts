@@ -1,15 +1,19 @@
-/** A call that came over public HTTP: the request's body goes in, the answer goes to the exchange. Owner: §4.1. */
+/**
+ * A call that came over public HTTP: the request's body goes in, the answer goes to the exchange, whole or in pieces, with debug headers
+ * where the function asks for them. Owner: §4.1.
+ */
 
 import { type Bytes, joined } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
+import { MAX_AHEAD_BYTES } from '../core/limits.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import { toAdmissionLimits } from '../invocation/policy.ts'
+import { headerOf } from '../invocation/forwarded-headers.ts'
 import { Call, type CallReceiver, type Invoker } from '../invocation/invoke.ts'
 import type { ReplyHead } from '../invocation/response.ts'
-import { MAX_AHEAD_BYTES } from '../core/limits.ts'
-import { headerOf } from '../invocation/forwarded-headers.ts'
-import type { DebugHeaders } from './debug-headers.ts'
+import { toFailureText } from '../observe/log-line.ts'
 import type { BodyReceiver, Exchange } from './exchange.ts'
-import { PieceWriter } from './piece-writer.ts'
 
 export class HttpCall implements CallReceiver, BodyReceiver {
   readonly call: Call
@@ -67,7 +71,7 @@ export class HttpCall implements CallReceiver, BodyReceiver {
       return
     }
     if (exchange.method === 'HEAD' || !head.hasBody) {
-      // Nobody will read the stream: it is stopped instead of thrown away piece by piece.
+      // The client reads no stream: it is stopped instead of thrown away piece by piece.
       this.call.abandon()
       exchange.responder.send(exchange, head.status, headers, null)
       return
@@ -140,4 +144,187 @@ function addEventStreamHeaders(headers: string[]): void {
   if (!isEventStream) return
   if (!hasCacheControl) headers.push('Cache-Control', 'no-cache')
   headers.push('X-Accel-Buffering', 'no')
+}
+
+/**
+ * A function's streamed answer on its way to the client. One read of a worker leaves in one write, and one write is under way at a time:
+ * pieces that come meanwhile are gathered behind it.
+ *
+ *   piece ─► copied behind what is gathered ─ end of the tick, nothing under way ─► written ─ taken ─► granted to the worker
+ *                        ▲                                                            │
+ *                        └──────────────── what came meanwhile is written next ◄──────┘
+ */
+export class PieceWriter {
+  readonly #exchange: Exchange
+  readonly #onTaken: (bytes: number) => void
+  /** Memory of the pool: what is gathered, in order, and what of it is filled. */
+  #slabs: Buffer[] = []
+  #pieces: Buffer[] = []
+  #bytes = 0
+  /** Writes that the system has not taken: two at the end. */
+  #underWay = 0
+  #isWatched = false
+  #isPlanned = false
+  readonly #flushLater = (): void => {
+    this.#isPlanned = false
+    if (this.#underWay === 0) this.flush()
+  }
+
+  /** @param onTaken - gets the number of bytes that the system has taken */
+  constructor(exchange: Exchange, onTaken: (bytes: number) => void) {
+    this.#exchange = exchange
+    this.#onTaken = onTaken
+  }
+
+  /** @param piece - copied: the caller may use its memory again */
+  add(piece: Buffer): void {
+    if (piece.length === 0) return
+    const { connection, responder } = this.#exchange
+    this.#copy(piece)
+    this.#bytes += piece.length
+    connection.hold(piece.length, responder.pool.unread)
+    if (this.#underWay > 0 || this.#isPlanned) return
+    this.#isPlanned = true
+    process.nextTick(this.#flushLater)
+  }
+
+  /** Writes what is gathered, behind what is under way. */
+  flush(): void {
+    const [slabs, pieces, bytes] = [this.#slabs, this.#pieces, this.#bytes]
+    if (bytes === 0) return
+    this.#slabs = []
+    this.#pieces = []
+    this.#bytes = 0
+    if (this.#exchange.ended) {
+      this.#free(slabs, bytes)
+      return
+    }
+    this.#underWay += 1
+    const { responder } = this.#exchange
+    const isTaken = responder.writePieces(this.#exchange, pieces, bytes, () => this.#handleTaken(slabs, bytes))
+    if (isTaken || this.#isWatched) return
+    this.#isWatched = true
+    responder.watchClient(this.#exchange, true)
+  }
+
+  #handleTaken(slabs: readonly Buffer[], bytes: number): void {
+    this.#underWay -= 1
+    if (this.#isWatched && this.#underWay === 0) {
+      this.#isWatched = false
+      this.#exchange.responder.watchClient(this.#exchange, false)
+    }
+    this.#free(slabs, bytes)
+    this.#onTaken(bytes)
+    if (this.#underWay === 0 && !this.#isPlanned) this.flush()
+  }
+
+  /** Small pieces share memory: a slow client would have many of them waiting. */
+  #copy(piece: Buffer): void {
+    const last = this.#pieces.length - 1
+    const slab = this.#slabs[last]
+    const filled = slab === undefined ? 0 : this.#pieces[last]!.length
+    if (slab !== undefined && piece.length <= slab.length - filled) {
+      piece.copy(slab, filled)
+      this.#pieces[last] = slab.subarray(0, filled + piece.length)
+      return
+    }
+    const taken = this.#exchange.responder.pool.take(Math.max(piece.length, SMALLEST_BYTES))
+    piece.copy(taken)
+    this.#slabs.push(taken)
+    this.#pieces.push(taken.subarray(0, piece.length))
+  }
+
+  #free(slabs: readonly Buffer[], bytes: number): void {
+    for (const slab of slabs) this.#exchange.responder.pool.free(slab)
+    this.#exchange.connection.release(bytes)
+  }
+}
+
+/** Bytes of the pool's smallest memory: less costs as much. */
+const SMALLEST_BYTES = 16 * 1024
+
+/** Longest `X-Fn-Stdout`, `X-Fn-Stderr` or `X-Fn-Load-Error`, bytes. */
+const OUTPUT_PREVIEW_BYTES = 1024
+
+/** How a call reached its worker. */
+interface RoutingInfo {
+  routing: 'single' | 'round_robin'
+  /** From 1; null when the call reached no worker. */
+  socketIndex: number | null
+  /** True when the call had to wait for its worker's start. */
+  cold: boolean
+}
+
+/**
+ * Makes the debug headers of a function that asks for them, and in development the one of a function whose newest version cannot be loaded.
+ * One per gateway, because it keeps each function's fixed part. Rule 3 of §4.1.
+ */
+export class DebugHeaders {
+  readonly #fixed = new WeakMap<FunctionVersion, readonly string[]>()
+  readonly #describe: (call: Call) => RoutingInfo
+  readonly #production: boolean
+
+  /** @param production - true shows no load errors to clients */
+  constructor(describe: (call: Call) => RoutingInfo, production = true) {
+    this.#describe = describe
+    this.#production = production
+  }
+
+  /** @returns names and values in turn */
+  of(call: Call, latencyMs: number): string[] {
+    const { routing, socketIndex, cold } = this.#describe(call)
+    const headers = [
+      ...this.#fixedOf(call.fn),
+      'X-Fn-Request-Id',
+      call.id,
+      'X-Fn-Runtime-Routing',
+      routing,
+      'X-Fn-Latency-Ms',
+      latencyMs.toFixed(1),
+      'X-Fn-Function-State',
+      call.loadError !== null ? 'stale' : cold ? 'cold' : 'warm',
+    ]
+    if (socketIndex !== null) headers.push('X-Fn-Runtime-Socket-Index', String(socketIndex))
+    if (call.stdout !== '') headers.push('X-Fn-Stdout', toPreview(call.stdout))
+    if (call.stderr !== '') headers.push('X-Fn-Stderr', toPreview(call.stderr))
+    return headers
+  }
+
+  /** Says in development that the previous version has served the call. @returns names and values in turn */
+  ofLoadError({ entryFile }: FunctionVersion, { message, detail }: GatewayError): string[] {
+    if (this.#production) return []
+    return ['X-Fn-Load-Error', toPreview(toFailureText(message, entryFile, detail ?? {}).headline)]
+  }
+
+  #fixedOf(fn: FunctionVersion): readonly string[] {
+    let fixed = this.#fixed.get(fn)
+    if (fixed === undefined) {
+      const limits = toAdmissionLimits(fn.policy)
+      fixed = [
+        'X-Fn-Runtime',
+        fn.runtime,
+        'X-Fn-Function',
+        fn.name,
+        'X-Fn-Version',
+        fn.version ?? DEFAULT_VERSION_LABEL,
+        'X-Fn-Worker-Pool-Max-Workers',
+        String(limits.maxWorkers),
+        'X-Fn-Worker-Pool-Max-Queue',
+        String(limits.maxQueue),
+      ]
+      this.#fixed.set(fn, fixed)
+    }
+    return fixed
+  }
+}
+
+/** Captured output as one line of at most OUTPUT_PREVIEW_BYTES: a header carries no line ends and no other alphabet. */
+function toPreview(text: string): string {
+  const head = text.slice(0, OUTPUT_PREVIEW_BYTES + 1)
+  const line = head
+    .trimEnd()
+    .replace(/\s+/g, ' ')
+    .replace(/[^\x20-\x7e]/g, '?')
+  const isCut = text.trimEnd().length > OUTPUT_PREVIEW_BYTES
+  return isCut ? `${line.slice(0, OUTPUT_PREVIEW_BYTES - 3)}...` : line
 }

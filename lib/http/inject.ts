@@ -1,4 +1,4 @@
-/** Requests without a port: the public handler called with an in-memory request and response. Owner: §1 (embedding). */
+/** Requests without a port: the public handler called with an in-memory request and response, or with those of the web. Owner: §1 (embedding). */
 
 import { EventEmitter } from 'node:events'
 import { Readable } from 'node:stream'
@@ -107,7 +107,7 @@ export class MemoryRequest extends Readable {
   readonly #source: AsyncIterator<Uint8Array> | Iterator<Uint8Array>
   readonly #onBroken: (error: unknown) => void
 
-  /** @param onBroken - told when the body's source fails */
+  /** @param onBroken - called when the body's source fails */
   constructor(
     socket: MemorySocket,
     method: string,
@@ -142,7 +142,7 @@ export class MemoryRequest extends Readable {
   }
 
   override _destroy(_error: Error | null, callback: (error?: Error | null) => void): void {
-    // A client that goes away is no error of the gateway's (as in node's own requests).
+    // A client that goes away is not an error of the gateway (as in node's own requests).
     void Promise.resolve(this.#source.return?.()).catch(() => {})
     callback(null)
   }
@@ -150,7 +150,7 @@ export class MemoryRequest extends Readable {
 
 interface MemorySink {
   onHead: () => void
-  /** @returns false when the reader is slow; `MemoryResponse.drained` tells that it caught up */
+  /** @returns false when the reader is slow; it calls `MemoryResponse.drained` when it has caught up */
   onChunk: (chunk: Buffer) => boolean
   onEnd: () => void
   /** The answer broke off. */
@@ -270,4 +270,77 @@ function joinHeaders(rawHeaders: readonly string[]): Record<string, string> {
     joined[name] = joined[name] === undefined ? rawHeaders[i + 1]! : `${joined[name]}, ${rawHeaders[i + 1]}`
   }
   return joined
+}
+
+/** Statuses whose Response may not have a body (fetch standard). */
+const NULL_BODY_STATUS: ReadonlySet<number> = new Set([204, 205, 304])
+
+/** Input of `fetch` as a Request; a path alone is one of `http://localhost`. */
+export function toWebRequest(request: Request | string | URL, init?: RequestInit): Request {
+  return new Request(typeof request === 'string' ? new URL(request, 'http://localhost') : request, init)
+}
+
+/**
+ * Answers a web Request with a Response, both bodies streamed. Aborting its signal, or cancelling the response's body, is the client leaving.
+ * @throws the signal's reason when aborted before the head; TypeError when the answer is cut off before it
+ */
+export function fetchWith(handle: HttpHandler, request: Request): Promise<Response> {
+  const { url, headers } = toTarget(request.url, [...request.headers].flat())
+  const socket = new MemorySocket()
+  const body = request.body === null ? [] : (request.body as unknown as AsyncIterable<Uint8Array>)
+  if (request.body !== null && !request.headers.has('content-length')) headers.push('Transfer-Encoding', 'chunked')
+  return new Promise((resolve, reject) => {
+    const onBroken = (error: unknown) => {
+      socket.close()
+      reject(error)
+      failStream(error)
+    }
+    const req = new MemoryRequest(socket, request.method, url, headers, body, onBroken)
+    let controller: ReadableStreamDefaultController<Uint8Array> | null = null
+    const stream = new ReadableStream<Uint8Array>({
+      start: opened => {
+        controller = opened
+      },
+      pull: () => res.drained(),
+      cancel: () => socket.close(),
+    })
+    const onAbort = () => onBroken(request.signal.reason)
+    const failStream = (reason: unknown) => {
+      controller?.error(reason)
+      controller = null
+    }
+    const finish = () => {
+      request.signal.removeEventListener('abort', onAbort)
+      socket.close()
+    }
+    const res = new MemoryResponse(socket, {
+      onHead: () => {
+        const isNullBody = NULL_BODY_STATUS.has(res.status) || request.method === 'HEAD'
+        const pairs: [string, string][] = []
+        for (let i = 0; i + 1 < res.rawHeaders.length; i += 2) pairs.push([res.rawHeaders[i]!, res.rawHeaders[i + 1]!])
+        resolve(new Response(isNullBody ? null : stream, { status: res.status, headers: pairs }))
+      },
+      onChunk: chunk => {
+        controller?.enqueue(new Uint8Array(chunk))
+        return (controller?.desiredSize ?? 1) > 0
+      },
+      onEnd: () => {
+        controller?.close()
+        controller = null
+        finish()
+      },
+      onCut: () => {
+        const error = new TypeError('answer was cut off')
+        reject(error)
+        failStream(error)
+        finish()
+      },
+    })
+    if (request.signal.aborted) {
+      onAbort()
+      return
+    }
+    request.signal.addEventListener('abort', onAbort, { once: true })
+    handle(req, res)
+  })
 }

@@ -4,10 +4,9 @@ import { open } from 'node:fs/promises'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { toGatewayError } from '../core/errors.ts'
 import type { SchemaFile } from '../validation/schema-file.ts'
-import { type ConstantAnswer, sendConstant, toConstantAnswer } from './constant-answer.ts'
+import { type ConstantAnswer, sendConstant, toConstantAnswer } from './respond.ts'
 import type { Step } from './exchange.ts'
-import { type HandlerHints, parseHints } from './hints.ts'
-import { type ApiInfo, type DocumentedRoute, toOpenApi } from './openapi.ts'
+import { type ApiInfo, type DocumentedRoute, type HandlerHints, toOpenApi } from './openapi.ts'
 
 export const OPENAPI_PATH = '/openapi.json'
 /** Where the documentation page and the command line find it whatever the functions claim. */
@@ -39,7 +38,7 @@ async function readStart(path: string): Promise<string> {
   }
 }
 
-/** An unreadable handler has no hints: its calls tell what is wrong with it. */
+/** An unreadable handler has no hints: its calls say why. */
 async function readHints(functions: readonly FunctionVersion[]): Promise<Map<string, HandlerHints>> {
   const hints = new Map<string, HandlerHints>()
   const left = [...functions]
@@ -67,7 +66,7 @@ export function createOpenApiStep(options: OpenApiStepOptions): Step {
     })
     return toConstantAnswer(200, document)
   }
-  // Strangers may ask for it as often as they like, so it is made once and is the same for everybody.
+  // Strangers may ask for it as often as they like, so it is made once and is the same for all.
   let made: Promise<ConstantAnswer> | null = null
   return exchange => {
     const { path, method } = exchange
@@ -80,4 +79,35 @@ export function createOpenApiStep(options: OpenApiStepOptions): Step {
     )
     return true
   }
+}
+
+/** Lines of a handler searched for `@summary`, `@query`, `@body` and `@content_type`. */
+const HINT_LINES = 80
+
+const HINT = /^\s*(?:#|\/\/|--|\*|\/\*+)\s*@(summary|query|body|content_type)\s+(.+?)\s*(?:\*\/)?$/
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+/** Reads the hints in a handler's comments; other lines are passed over, the first hint of a kind counts. */
+export function parseHints(fileText: string): HandlerHints {
+  const hints: HandlerHints = { summary: null, query: null, body: undefined, contentType: null }
+  for (const line of fileText.split('\n', HINT_LINES)) {
+    const match = HINT.exec(line)
+    if (match === null) continue
+    const [, kind, text] = match as unknown as [string, string, string]
+    if (kind === 'summary') hints.summary ??= text
+    else if (kind === 'content_type') hints.contentType ??= text
+    else if (kind === 'body') hints.body ??= parseJson(text)
+    else {
+      const query = parseJson(text)
+      if (typeof query === 'object' && query !== null && !Array.isArray(query)) hints.query ??= { ...query }
+    }
+  }
+  return hints
 }

@@ -16,34 +16,26 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
 import { isReservedPath, METHODS } from '../core/identity.ts'
-import { TrustedProxies } from '../invocation/client-address.ts'
-import { toCallRest, toCallStart, toQueryJson } from '../invocation/event.ts'
-import { HeadReader, type RequestHead } from '../invocation/forwarded-headers.ts'
+import { HeadReader, TrustedProxies } from '../invocation/forwarded-headers.ts'
+import { type RequestIds, toCallHeader, toQueryJson } from '../invocation/event.ts'
 import type { Invoker } from '../invocation/invoke.ts'
 import { checkPolicy } from '../invocation/policy.ts'
-import type { RequestIds } from '../invocation/request-ids.ts'
 import type { RequestTexts } from '../validation/request-schema.ts'
 import { unescapeCanonical } from '../router/path.ts'
 import { explain } from '../router/explain.ts'
 import type { RouteRefusal, RouteTable } from '../router/route-table.ts'
-import { needsOwnHead, toAdapterHead } from './adapter-head.ts'
-import { type ClientConnection, connectionOf } from './client-connection.ts'
+import { needsOwnHead, toAdapterHead } from '../invocation/adapters.ts'
+import { connectionOf, Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
 import { Cors } from './cors.ts'
-import type { DebugHeaders } from './debug-headers.ts'
-import { Asked, Exchange, type HttpRequest, type HttpResponse, type Step } from './exchange.ts'
-import { HttpCall } from './http-call.ts'
-import { KnownCall, RequestMemo } from './request-memo.ts'
-import { NearestRoutes } from './nearest-routes.ts'
-import { takeParsedBody } from './parsed-body.ts'
-import { readBody } from './read-body.ts'
-import { Refusals } from './refusals.ts'
+import { type DebugHeaders, HttpCall } from './http-call.ts'
+import { NearestRoutes, Refusals } from './refusals.ts'
+import { readBody, takeParsedBody, UploadMemory } from './body.ts'
 import { RequestCheck } from './request-check.ts'
 import type { Responder } from './respond.ts'
-import { UploadMemory } from './upload.ts'
 
-/** What a request needs of the catalog it began with. */
+/** The part of the catalog that a request needs. */
 export interface PublicCatalog {
-  readonly routes: Pick<RouteTable, 'find' | 'epoch' | 'leaves' | 'candidates'>
+  readonly routes: Pick<RouteTable, 'find' | 'leaves' | 'candidates'>
   /** In order: docs, homes, assets that come first. Each may answer, change `path`, or do nothing. */
   readonly before: readonly Step[]
   /** In order, for paths without a route: assets. */
@@ -59,7 +51,7 @@ interface PublicOptions {
   trustedProxyCidrs: readonly string[]
   /** Header by which those proxies name their clients; null or absent for the usual one. */
   trustedProxyHeader?: string | null
-  /** A request without a route is told which ones are near: for developers alone. */
+  /** A refusal of a request without a route names the near ones: for developers alone. */
   namesRoutes?: boolean
   /** The catalog in force now. */
   catalog: () => PublicCatalog
@@ -76,7 +68,6 @@ export type HttpHandler = (
   next?: (() => void) | null,
 ) => void
 
-const NO_PARAMS: Readonly<Record<string, string>> = {}
 const EVERY_METHOD = toAllow([...METHODS, 'OPTIONS'])
 /** Claims that a refusal names in development. */
 const MAX_CLAIMS = 5
@@ -101,7 +92,7 @@ export class PublicHandler {
     this.#nearest = options.namesRoutes === true ? new NearestRoutes(options.clock) : null
   }
 
-  /** @param expectsContinue - the client waits for `100 Continue`, and nobody has sent it yet */
+  /** @param expectsContinue - the client waits for `100 Continue`, which was not sent yet */
   readonly handle: HttpHandler = (req, res, expectsContinue = false, next = null) => {
     const { clock, responder, requestIds, invoker } = this.#options
     const connection = connectionOf(req.socket)
@@ -110,12 +101,9 @@ export class PublicHandler {
       connection.wait(() => this.handle(req, res, expectsContinue, next))
       return
     }
-    const head = this.#heads.read(req.rawHeaders, connection.lastHead)
-    connection.note(head, req.url)
+    const head = this.#heads.read(req.rawHeaders)
     const id = requestIds.take(head.requestId)
-    const memo = this.#recall(connection, req, head)
-    const asked = memo?.asked ?? new Asked(head, req.url ?? '/', connection.address)
-    const exchange = new Exchange(req, res, connection, responder, asked, id, clock.monotonic(), expectsContinue)
+    const exchange = new Exchange(req, res, connection, responder, head, id, clock.monotonic(), expectsContinue)
     connection.add(exchange)
     if (!exchange.hasBody) req.leaveBody?.()
     const { spans, traceIds } = invoker
@@ -123,19 +111,12 @@ export class PublicHandler {
     exchange.span = spans === null ? null : spans.request(exchange.method, exchange.path, traceparent, tracestate)
     traceIds.join(exchange, traceparent, tracestate)
     try {
-      if (memo !== null) {
-        this.#before(exchange, this.#options.catalog(), memo, next, 0)
-        return
-      }
-      if (req.readableEnded && exchange.hasBody) takeParsedBody(exchange, asked)
-      const refused = this.#check.check(exchange, asked)
-      // From here on others rely on what was checked, the connection's next request among them.
-      Object.freeze(asked)
-      exchange.path = asked.path
+      if (req.readableEnded && exchange.hasBody) takeParsedBody(exchange)
+      const refused = this.#check.check(exchange)
       if (refused === null) {
         this.#walk(exchange, next)
       } else {
-        // What could not be understood may hide a second request: nothing after it is read.
+        // Bytes that could not be understood may hide a second request: nothing after them is read.
         connection.closing = true
         res.shouldKeepAlive = false
         responder.sendError(exchange, refused)
@@ -143,12 +124,6 @@ export class PublicHandler {
     } catch (error) {
       responder.sendError(exchange, toGatewayError(error))
     }
-  }
-
-  /** What became of this request when it came before; null when it is another one, or its body was read elsewhere. */
-  #recall({ isRepeating, memo }: ClientConnection, req: HttpRequest, head: RequestHead): RequestMemo | null {
-    if (!isRepeating || memo === null || req.readableEnded) return null
-    return memo.isSame(req, head, this.#check) ? memo : null
   }
 
   #walk(exchange: Exchange, next: (() => void) | null): void {
@@ -161,48 +136,29 @@ export class PublicHandler {
       this.#options.control(exchange)
       return
     }
-    this.#before(exchange, this.#options.catalog(), null, next, 0)
+    this.#before(exchange, this.#options.catalog(), next, 0)
   }
 
-  /** @param memo - the last request of the connection, when this one is the same again */
-  #before(
-    exchange: Exchange,
-    catalog: PublicCatalog,
-    memo: RequestMemo | null,
-    next: (() => void) | null,
-    from: number,
-  ): void {
+  #before(exchange: Exchange, catalog: PublicCatalog, next: (() => void) | null, from: number): void {
     const { before } = catalog
     for (let i = from; i < before.length; i++) {
       const outcome = before[i]!(exchange)
       if (outcome === false) continue
-      if (outcome === 'later') this.#resume(exchange, () => this.#before(exchange, catalog, memo, next, i + 1))
+      if (outcome === 'later') this.#resume(exchange, () => this.#before(exchange, catalog, next, i + 1))
       return
     }
-    const found = this.#route(exchange, catalog, memo)
+    const found = this.#route(exchange, catalog)
     if (found === null) return
     if (found.code === 'NOT_FOUND') this.#after(exchange, catalog, next, 0)
     else this.#refuse(exchange, catalog, found)
   }
 
   /** Calls the function at the exchange's path. @returns the refusal when there is none */
-  #route(exchange: Exchange, catalog: PublicCatalog, memo: RequestMemo | null): RouteRefusal | null {
-    const { routes } = catalog
-    if (memo?.leads(exchange, routes.epoch)) {
-      const { outcome } = memo
-      if (outcome.kind === 'refused') return outcome
-      exchange.route = memo.route
-      this.#call(exchange, outcome.fn, NO_PARAMS, routes.epoch, outcome)
-      return null
-    }
+  #route(exchange: Exchange, { routes }: PublicCatalog): RouteRefusal | null {
     const found = routes.find(exchange.method, exchange.path, exchange.host)
-    if (found.kind === 'refused') {
-      const owner = repeaterOf(exchange)
-      if (owner !== null) owner.memo = new RequestMemo(exchange, this.#check, routes.epoch, found)
-      return found
-    }
+    if (found.kind === 'refused') return found
     exchange.route = found.pattern
-    this.#call(exchange, found.fn, found.params, routes.epoch, null)
+    this.#call(exchange, found.fn, found.params)
     return null
   }
 
@@ -222,7 +178,7 @@ export class PublicHandler {
     }
     if (exchange.path !== path) {
       // A step that changed the path asks for the route of the new one.
-      const refused = this.#route(exchange, catalog, null)
+      const refused = this.#route(exchange, catalog)
       if (refused !== null) this.#refuse(exchange, catalog, refused)
     } else if (next === null) {
       const near = this.#nearest?.find(path, catalog.routes.leaves) ?? []
@@ -257,14 +213,8 @@ export class PublicHandler {
     else this.#options.responder.sendError(exchange, withHint(found, `claims of this path: ${claims.join('; ')}`))
   }
 
-  /** Runs a function for an exchange; the call header of a repeated request is at hand. */
-  #call(
-    exchange: Exchange,
-    fn: FunctionVersion,
-    params: Readonly<Record<string, string>>,
-    epoch: object,
-    known: KnownCall | null,
-  ): void {
+  /** Runs a function for an exchange. */
+  #call(exchange: Exchange, fn: FunctionVersion, params: Readonly<Record<string, string>>): void {
     const { invoker, clock, debug } = this.#options
     exchange.fn = fn
     if (fn.policy.cors !== null) this.#cors.add(exchange, fn.policy.cors)
@@ -279,25 +229,17 @@ export class PublicHandler {
     }
     if (fn.policy.validate && invoker.schemas !== null) {
       call.checkedAs = exchange.method
-      // The same request again was found right before.
-      const wrong = known === null ? invoker.schemas.checkTexts(fn, toTexts(exchange, params)) : null
+      const wrong = invoker.schemas.checkTexts(fn, toTexts(exchange, params))
       if (wrong !== null) {
         call.fail(wrong)
         return
       }
     }
-    call.header = toCallStart(exchange.id, clock.wall(), exchange.trace, exchange.traceState)
-    if (known !== null) {
-      call.rest = known
-    } else {
-      const { connection, head } = exchange
-      const isPlain = !needsOwnHead(fn.policy.adapter)
-      const shown = isPlain ? head : toAdapterHead(exchange, this.#proxies.isTrusted(connection.address))
-      const rest = readRest(exchange, params, shown.json)
-      call.header += rest
-      const owner = repeaterOf(exchange)
-      if (owner !== null) owner.memo = new RequestMemo(exchange, this.#check, epoch, new KnownCall(fn, rest))
-    }
+    const isPlain = !needsOwnHead(fn.policy.adapter)
+    const { json } = isPlain
+      ? exchange.head
+      : toAdapterHead(exchange, this.#proxies.isTrusted(exchange.connection.address))
+    call.header = toHeader(exchange, clock.wall(), params, json)
     if (!hasBody) {
       call.handedAt = exchange.startedAt
       httpCall.onBody(null)
@@ -308,25 +250,25 @@ export class PublicHandler {
   }
 }
 
-/** The connection when it sends this request again and again; null when what becomes of it is not to be remembered. */
-function repeaterOf({ req, path, asked }: Exchange): ClientConnection | null {
-  const owner = connectionOf(req.socket)
-  // A step (a home, an asset) may send the same request elsewhere next time.
-  return owner.isRepeating && path === asked.path ? owner : null
-}
-
-/** What a schema says something about, beside the body. */
+/** The parts of a request that a schema may describe, beside the body. */
 function toTexts({ method, search, head }: Exchange, params: Readonly<Record<string, string>>): RequestTexts {
   return { method, params, queryJson: search === '' ? '{}' : toQueryJson(search), headersJson: head.json }
 }
 
-/** The call header behind id and time. */
-function readRest(exchange: Exchange, params: Readonly<Record<string, string>>, headersJson: string): string {
+/** @param ts - wall clock, ms */
+function toHeader(
+  exchange: Exchange,
+  ts: number,
+  params: Readonly<Record<string, string>>,
+  headersJson: string,
+): string {
   const { head, path } = exchange
-  return toCallRest({
+  return toCallHeader({
+    id: exchange.id,
+    ts,
     method: exchange.method,
     path: path.includes('%') ? unescapeCanonical(path) : path,
-    rawPath: exchange.asked.rawPath,
+    rawPath: exchange.rawPath,
     params,
     queryJson: exchange.search === '' ? '{}' : toQueryJson(exchange.search),
     headersJson,
@@ -335,6 +277,8 @@ function readRest(exchange: Exchange, params: Readonly<Record<string, string>>, 
     cookie: head.cookie,
     userJson: 'null',
     triggerJson: 'null',
+    trace: exchange.trace,
+    traceState: exchange.traceState,
   })
 }
 
@@ -342,7 +286,7 @@ function withHint({ code, message, allow }: RouteRefusal, hint: string): Gateway
   return new GatewayError(code, message, { detail: { hint }, ...(allow !== null && { headers: { Allow: allow } }) })
 }
 
-/** What `fngw explain` says of a path that is refused: methods, route, function and file of each claim. */
+/** As `fngw explain` shows a path that is refused: methods, route, function and file of each claim. */
 function listClaims({ method, path, host }: Exchange, routes: PublicCatalog['routes']): string[] {
   const { losers } = explain(routes, method, path, host)
   const texts = losers.map(

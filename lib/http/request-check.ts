@@ -1,14 +1,13 @@
 /**
- * What node's parser lets pass and a gateway may not: each check names what it stops. Owner: §4.1.
+ * Requests that node's parser lets pass and a gateway may not: each check names the attack it stops. Owner: §4.1.
  * Everything else that is malformed is refused by the parser itself (server.ts answers it).
  */
 
 import { GatewayError } from '../core/errors.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
-import type { TrustedProxies } from '../invocation/client-address.ts'
-import { headerOf, withHeaders } from '../invocation/forwarded-headers.ts'
+import { headerOf, type TrustedProxies, withHeaders } from '../invocation/forwarded-headers.ts'
 import { normalizePath } from '../router/path.ts'
-import type { Asked, Exchange } from './exchange.ts'
+import type { Exchange } from './exchange.ts'
 
 /** Host of RFC 9110 7.2: a registered name or an address, with an optional port. */
 const HOST = /^(?:[\w.~!$&'()*+,;=%-]+|\[[0-9a-f:.]+\])(?::\d{0,5})?$/i
@@ -36,14 +35,12 @@ export class RequestCheck {
   /**
    * Checks an exchange and fills in what it asks for: path, search, host and address; of an absolute target its head too.
    * A request that asks for an upgrade is answered as any other and ends its connection.
-   * @param asked - of the exchange
    * @returns the refusal, after which the connection must close, or null
    */
-  check(exchange: Exchange, asked: Asked): GatewayError | null {
-    const { req, target } = exchange
-    const { head } = asked
+  check(exchange: Exchange): GatewayError | null {
+    const { req, target, head } = exchange
     if (req.httpVersion !== '1.1') {
-      // HTTP/0.9 has no headers to check, so nothing behind it can be told apart.
+      // HTTP/0.9 has no headers to check, so requests behind it cannot be separated.
       if (req.httpVersion !== '1.0') return bad(`HTTP version ${req.httpVersion} is not supported`)
       // A 1.0 proxy on the way may not understand chunks and read the body as the next request.
       if (head.transferEncoding !== null) return bad('Transfer-Encoding is not allowed in HTTP/1.0')
@@ -57,8 +54,8 @@ export class RequestCheck {
     if (head.connection !== null && head.connection !== 'keep-alive' && UPGRADE.test(head.connection)) {
       const protocol = headerOf(head.raw, 'upgrade')
       if (protocol?.toLowerCase().includes('websocket') === true) return webSocket()
-      // The parser drops what came in the same packet behind such a request: the next packet may begin in the middle of
-      // a message and be read as a request of its own.
+      // The parser drops the bytes that came in the same packet behind such a request: the next packet may begin in the middle of
+      // a message and be read as a separate request.
       if (protocol !== null) {
         exchange.connection.closing = true
         exchange.res.shouldKeepAlive = false
@@ -71,49 +68,50 @@ export class RequestCheck {
       return new GatewayError('HEADERS_TOO_LARGE', `request headers are larger than ${MAX_HEADER_BYTES} bytes`)
     if (target.length > MAX_TARGET_BYTES) return new GatewayError('TARGET_TOO_LONG', 'request target is too long')
     if (head.host !== null && !HOST.test(head.host)) return bad('malformed Host header')
-    asked.host = head.host ?? ''
-    const refused = target.charCodeAt(0) === 47 ? this.#readPath(asked, target) : this.#readOtherTarget(exchange, asked)
+    exchange.host = head.host ?? ''
+    const refused = target.charCodeAt(0) === 47 ? this.#readPath(exchange, target) : this.#readOtherTarget(exchange)
     if (refused !== null) return refused
-    return this.#proxies.isEmpty ? null : this.#readForwarding(asked, exchange.connection.address)
+    return this.#proxies.isEmpty ? null : this.#readForwarding(exchange)
   }
 
-  #readPath(asked: Asked, target: string): GatewayError | null {
+  #readPath(exchange: Exchange, target: string): GatewayError | null {
     const mark = target.indexOf('?')
     const raw = mark === -1 ? target : target.slice(0, mark)
     if (target.includes('#')) return bad('request target holds a fragment')
     const path = normalizePath(raw)
     if (typeof path !== 'string') return bad(path.problem)
-    asked.path = path
-    asked.search = mark === -1 ? '' : target.slice(mark + 1)
+    exchange.path = path
+    exchange.search = mark === -1 ? '' : target.slice(mark + 1)
     return null
   }
 
   /** `http://host/path` as sent to proxies, and `*` of OPTIONS. */
-  #readOtherTarget(exchange: Exchange, asked: Asked): GatewayError | null {
+  #readOtherTarget(exchange: Exchange): GatewayError | null {
     if (exchange.target === '*' && exchange.method === 'OPTIONS') {
-      asked.path = '*'
+      exchange.path = '*'
       return null
     }
     const match = ABSOLUTE.exec(exchange.target)
     if (match === null || !HOST.test(match[1]!)) return bad('malformed request target')
     const [, host = '', path = '/', search = ''] = match
-    // RFC 9112 3.2.2: the target's authority takes the place of Host for everybody, or a handler would see another host
+    // RFC 9112 3.2.2: the target's authority takes the place of Host for all, or a handler would see another host
     // than the one that was checked.
-    asked.host = host
-    if (asked.head.host !== host) asked.head = withHeaders(asked.head, { host })
-    asked.rawPath = path + search
-    return this.#readPath(asked, asked.rawPath)
+    exchange.host = host
+    if (exchange.head.host !== host) exchange.head = withHeaders(exchange.head, { host })
+    exchange.rawPath = path + search
+    return this.#readPath(exchange, exchange.rawPath)
   }
 
-  #readForwarding(asked: Asked, address: string): GatewayError | null {
-    const { head } = asked
+  #readForwarding(exchange: Exchange): GatewayError | null {
+    const { head } = exchange
+    const { address } = exchange.connection
     if (!this.#proxies.isTrusted(address)) return null
-    asked.ip = this.#proxies.clientAddress(address, head.raw)
+    exchange.ip = this.#proxies.clientAddress(address, head.raw)
     if (head.forwardedHost === null) return null
-    // What stands left of the last entry was there when the request came to the proxy: its client wrote it.
+    // The text left of the last entry was there when the request came to the proxy: its client wrote it.
     const host = head.forwardedHost.slice(head.forwardedHost.lastIndexOf(',') + 1).trim()
     if (!HOST.test(host)) return bad('malformed X-Forwarded-Host header')
-    asked.host = host
+    exchange.host = host
     return null
   }
 }

@@ -1,14 +1,14 @@
-/** An ended exchange as a record for listeners and the access log. Owner: §6. */
+/** An ended exchange is counted, logged and traced here. Owner: §6. */
 
 import { type Clock, WallTime } from '../core/clock.ts'
 import { isThrottled } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import { traceIdOf } from '../observe/trace.ts'
 import type { RequestRecord } from '../observe/events.ts'
 import type { Journal } from '../observe/journal.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import type { OpenSpan } from '../observe/trace.ts'
+import { traceIdOf } from '../observe/trace.ts'
 import type { Exchange } from './exchange.ts'
-import { endRequestSpan } from './request-span.ts'
 
 /** Status in records of a client that left before its answer, after nginx's. */
 const CLIENT_LEFT_STATUS = 499
@@ -45,7 +45,7 @@ function statusOf({ aborted, status }: Exchange): number {
   return aborted && status === 0 ? CLIENT_LEFT_STATUS : status
 }
 
-/** Counts every exchange that ended, and tells the journal of it, as far as somebody wants to know, and of every failure. */
+/** Counts every exchange that ended, and logs it where requests are listened to, and every failure. */
 export function createRequestListener(
   journal: Pick<Journal, 'wantsRequests' | 'request' | 'callFailed'>,
   clock: Clock,
@@ -60,4 +60,17 @@ export function createRequestListener(
     if (exchange.span !== null) endRequestSpan(exchange.span, exchange, statusOf(exchange))
     if (exchange.error !== null) journal.callFailed(exchange, exchange.error)
   }
+}
+
+/** Ends the span of an exchange under the name of its route, as tracers group requests. */
+function endRequestSpan(span: OpenSpan, { method, route, fn, id }: Exchange, status: number): void {
+  span.end({
+    status,
+    attributes: {
+      'fngw.request_id': id,
+      ...(route !== null && { 'http.route': route }),
+      ...(fn !== null && { 'faas.name': fn.key }),
+    },
+    ...(route !== null && { name: `${method} ${route}` }),
+  })
 }

@@ -2,19 +2,24 @@
  * The only file that writes a response. Owner: §4.1; error bodies: §7.
  *
  * Whole answers go out in one write where they are small: head and body are then one latin1 text, which carries any
- * bytes. Streams are written as they come, and the sender is told when the client has taken them.
+ * bytes. Streams are written as they come, and the sender learns when the client has taken them.
  */
 
+import { createHash } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
 import type { BytePool } from '../core/byte-pool.ts'
 import { type Clock, WallTime } from '../core/clock.ts'
+import { Descriptors } from '../core/host.ts'
 import { GatewayError, toErrorBody } from '../core/errors.ts'
 import type { Lifecycle } from '../core/transitions.ts'
 import { DEFAULT_RESPONSE_IDLE_TIMEOUT_MS, MAX_STATUS } from '../core/limits.ts'
 import { escapeUnsafe } from '../core/text.ts'
-import type { ReplyHead } from '../invocation/response.ts'
-import { Descriptors } from '../core/host.ts'
+import { type ReplyHead, prepareText } from '../invocation/response.ts'
+import { matchesTag } from '../core/http-text.ts'
+import { headerOf } from '../invocation/forwarded-headers.ts'
 import { DISCARD_BODY_BYTES, type Exchange, type ExchangeResponder, type HttpResponse } from './exchange.ts'
 
 /** Milliseconds a refused upload may go on after its answer, so that the client can read it before the close. */
@@ -32,7 +37,7 @@ interface ResponderOptions {
   production: boolean
   /** True while the gateway stops: every answer then closes its connection. */
   lifecycle: Pick<Lifecycle, 'draining' | 'toShed'>
-  /** Told of every exchange that ended; null when nobody listens. */
+  /** Gets every exchange that ended; null without a listener. */
   onFinished: ((exchange: Exchange) => void) | null
   /** Milliseconds in which a client must read something of a response that waits for it. */
   responseIdleTimeoutMs?: number
@@ -97,7 +102,7 @@ export class Responder implements ExchangeResponder {
     } else {
       if (waits) res.once('finish', this.#await(exchange, isConstant ? 0 : length))
       if (typeof body === 'string') this.#sendWhole(exchange, body, 'utf8', lingers)
-      // A latin1 text joins the head in one write; a long one is cheaper as bytes of its own.
+      // A latin1 text joins the head in one write; a long one is cheaper as separate bytes.
       else if (length <= JOINED_BODY_BYTES) this.#sendWhole(exchange, body!.toString('latin1'), 'latin1', lingers)
       else if (isConstant) this.#sendWhole(exchange, body!, 'latin1', lingers)
       else {
@@ -124,7 +129,7 @@ export class Responder implements ExchangeResponder {
    * @returns false when the client is slow
    */
   #write(res: HttpResponse, bytes: Buffer): boolean {
-    // Others than node's own may keep what they are given for as long as they like.
+    // Responses other than node's own may keep what they are given for as long as they like.
     if (res.writeKept === undefined) return res.write(Buffer.from(bytes))
     const kept = this.pool.keep(bytes)
     return res.writeKept(kept, () => this.pool.free(kept))
@@ -175,7 +180,7 @@ export class Responder implements ExchangeResponder {
     return this.sendDirectly(exchange, head, body, this.clock.monotonic(), true)
   }
 
-  /** True while answers end their connections: at a stop all, else so many that other processes have room for. */
+  /** True while answers end their connections: at a stop all, else as many as other processes have room for. */
   get #endsConnections(): boolean {
     const { draining, toShed } = this.#lifecycle
     return draining || (toShed !== undefined && toShed > 0)
@@ -250,13 +255,13 @@ export class Responder implements ExchangeResponder {
   /**
    * Writes a piece; the caller may use its memory again.
    * @param isConstant - the bytes do not change before `onTaken`, or never: no copy
-   * @param onTaken - the system has the bytes; not told over a response of another kind than the server's own
+   * @param onTaken - the system has the bytes; not called for a response of another kind than the server's own
    * @returns false when the client is slow: wait for onDrain before more is written
    */
   writeStream(exchange: Exchange, chunk: Buffer, isConstant = false, onTaken: (() => void) | null = null): boolean {
     if (chunk.length === 0 || !this.#count(exchange, chunk.length)) return true
     const { res } = exchange
-    // What a host application puts around its response may keep the bytes and never call back.
+    // A wrapper of a host application around its response may keep the bytes and never call back.
     if (onTaken !== null && res.writeKept !== undefined) {
       const { connection } = exchange
       connection.hold(chunk.length, this.pool.unread)
@@ -270,7 +275,7 @@ export class Responder implements ExchangeResponder {
 
   /**
    * Writes pieces of `bytes` bytes together. They stay as they are until `onTaken`: the system has them, or the connection is gone,
-   * which may never be told.
+   * which may never be called.
    * @returns false when the client is slow: `watchClient` until they are taken
    */
   writePieces(exchange: Exchange, pieces: readonly Buffer[], bytes: number, onTaken: () => void): boolean {
@@ -370,7 +375,7 @@ export class Responder implements ExchangeResponder {
     exchange.bodyReceiver = null
     exchange.req.resume()
     const isShort = declaredLength >= 0 && declaredLength <= DISCARD_BODY_BYTES
-    // A client that waits for 100 may send its body or not: what comes next cannot be told apart.
+    // A client that waits for 100 may send its body or not: the next bytes cannot be classified.
     if (isShort && !exchange.expectsContinue && !exchange.connection.closing) return false
     exchange.res.shouldKeepAlive = false
     return true
@@ -445,4 +450,76 @@ export function rejectConnection(socket: Socket, clock: Clock, error: GatewayErr
   )
   const timer = clock.setTimeout(() => socket.destroy(), LINGER_MS)
   socket.once('close', () => clock.clearTimeout(timer))
+}
+
+/** A document that many clients may ask for, made once: bytes with a tag, so that most answers carry neither. */
+export interface ConstantAnswer {
+  readonly status: number
+  readonly body: Buffer
+  readonly etag: string
+  /** JSON where it is absent. */
+  readonly contentType?: string
+  /** More headers, names and values in turn. */
+  readonly headers?: readonly string[]
+  /** `Cache-Control`; without it caches ask each time, because it may have changed. */
+  readonly cache?: string
+}
+
+/** The head of a whole answer, ready to be sent. */
+export type PreparedHead = Readonly<ReplyHead>
+
+/** @param headers - names and values in turn, all of them sendable, without a length */
+export function toPreparedHead(status: number, headers: readonly string[]): PreparedHead {
+  const head: ReplyHead = { status, headers, hasBody: true, length: null, proxy: null }
+  prepareText(head)
+  return head
+}
+
+export function toConstantAnswer(status: number, value: unknown): ConstantAnswer {
+  return toConstantBytes(status, Buffer.from(JSON.stringify(value)), 'application/json')
+}
+
+export function toConstantBytes(
+  status: number,
+  body: Buffer,
+  contentType: string,
+  headers: readonly string[] = [],
+): ConstantAnswer {
+  const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
+  return { status, body, etag, contentType, headers }
+}
+
+/** Sends the document, or 304 to a client that has it. */
+export function sendConstant(exchange: Exchange, answer: ConstantAnswer): void {
+  const { status, body, etag, contentType = 'application/json', headers: own = [], cache = 'no-cache' } = answer
+  const headers = ['ETag', etag, 'Cache-Control', cache, ...own]
+  const known = headerOf(exchange.req.rawHeaders, 'if-none-match')
+  if (status === 200 && known !== null && matchesTag(known, etag, true)) {
+    exchange.responder.send(exchange, 304, headers, null)
+  } else {
+    exchange.responder.send(exchange, status, ['Content-Type', contentType, ...headers], body, true)
+  }
+}
+
+const pack = promisify(gzip)
+
+/** A file of the package in both forms, made once: most clients take the packed one. */
+export interface PackedFile {
+  readonly plain: ConstantAnswer
+  readonly packed: ConstantAnswer
+}
+
+/** @param cache - `Cache-Control` */
+export async function toPackedFile(bytes: Buffer, type: string, cache = 'no-cache'): Promise<PackedFile> {
+  const shared = ['X-Content-Type-Options', 'nosniff', 'Vary', 'Accept-Encoding']
+  return {
+    plain: { ...toConstantBytes(200, bytes, type, shared), cache },
+    packed: { ...toConstantBytes(200, await pack(bytes), type, ['Content-Encoding', 'gzip', ...shared]), cache },
+  }
+}
+
+/** Sends the form that the client takes. */
+export function sendPackedFile(exchange: Exchange, { plain, packed }: PackedFile): void {
+  const accepted = headerOf(exchange.req.rawHeaders, 'accept-encoding') ?? ''
+  sendConstant(exchange, /\bgzip\b(?!;q=0(?:\D|$))/.test(accepted) ? packed : plain)
 }

@@ -6,15 +6,12 @@
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
 import type { Clock } from '../core/clock.ts'
+import type { Descriptors } from '../core/host.ts'
 import { GatewayError } from '../core/errors.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
-import type { RequestIds } from '../invocation/request-ids.ts'
-import { connectionOf } from './client-connection.ts'
-import type { Descriptors } from '../core/host.ts'
-import { DirectResponse, toKeepAlive } from './direct-response.ts'
-import type { Exchange } from './exchange.ts'
-import { LeanRequest } from './lean-request.ts'
-import { hasAsked, isIdle, OpenSockets } from './open-sockets.ts'
+import type { RequestIds } from '../invocation/event.ts'
+import { connectionOf, type Exchange } from './exchange.ts'
+import { DirectResponse, toKeepAlive, LeanRequest, listeningDescriptor } from './node-http.ts'
 import type { HttpHandler } from './public.ts'
 import { refuseRequest, rejectConnection } from './respond.ts'
 
@@ -23,7 +20,7 @@ const HEADERS_TIMEOUT_MS = 15_000
 const REQUEST_TIMEOUT_MS = 60_000
 /**
  * Milliseconds an idle connection is kept: longer than load balancers keep theirs (60 s), which would send a request into
- * a connection that is just being closed. Clients are told less, for the same reason.
+ * a connection that is just being closed. Answers announce less, for the same reason.
  */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const KEEP_ALIVE_RESERVE_MS = 5000
@@ -31,13 +28,13 @@ const KEEP_ALIVE_RESERVE_MS = 5000
 const SPARE_CONNECTIONS = 8
 /** Path of that request. */
 const HEALTH = /^\/_fn\/health(?:\?|$)/
-/** Milliseconds between two words about refused connections. */
+/** Milliseconds between two messages about refused connections. */
 const REFUSED_NOTE_MS = 10_000
 /** Milliseconds between two looks for connections past those limits of time. */
 const CONNECTION_CHECK_INTERVAL_MS = 1000
 /** Milliseconds a stopping gateway waits for a last request on a kept connection before it closes it, and looks again. */
 const DRAIN_SWEEP_MS = 50
-/** As long it waits for the first one of a connection: whoever has just connected is about to ask, and was not refused. */
+/** So long it waits for the first one of a connection: a client that has just connected is about to ask, and was not refused. */
 const DRAIN_FIRST_REQUEST_MS = 500
 
 export interface ServerOptions {
@@ -48,7 +45,7 @@ export interface ServerOptions {
   lifecycle: { draining: boolean }
   /** Flag by which the port is chosen, for messages. */
   portFlag?: string
-  /** Told of what goes wrong while listening, such as no descriptors left. */
+  /** Gets what goes wrong while listening, such as no descriptors left. */
   onProblem?: (message: string) => void
   /** Of this process; absent for no limit. */
   descriptors?: Descriptors
@@ -86,12 +83,14 @@ export class HttpServer {
   #sweepTimer: NodeJS.Timeout | null = null
   #closing: Promise<void> | null = null
   #dropped = 0
-  #tellDropAt = 0
+  #dropReportAt = 0
 
   constructor(options: ServerOptions) {
     this.#options = options
     const { handle } = options
-    const told = toKeepAlive(Math.max(0, (options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS) - KEEP_ALIVE_RESERVE_MS))
+    const keepAlive = toKeepAlive(
+      Math.max(0, (options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS) - KEEP_ALIVE_RESERVE_MS),
+    )
     this.#server = createServer({
       IncomingMessage: LeanRequest,
       ServerResponse: DirectResponse,
@@ -118,7 +117,7 @@ export class HttpServer {
           return
         }
       }
-      res.tellKeepAlive(told)
+      res.announceKeepAlive(keepAlive)
       handle(req, res, expectsContinue)
     }
     this.#server.on('request', take)
@@ -147,8 +146,7 @@ export class HttpServer {
 
   /** Descriptor of the listening socket, for another process; null while there is none, and where the system has none. */
   get descriptor(): number | null {
-    const { _handle: handle } = this.#server as unknown as { _handle: { fd?: number } | null }
-    return handle?.fd !== undefined && handle.fd >= 0 ? handle.fd : null
+    return listeningDescriptor(this.#server)
   }
 
   /**
@@ -161,7 +159,7 @@ export class HttpServer {
   }
 
   /**
-   * Listens on a socket that somebody else has opened and keeps open.
+   * Listens on a socket that another process has opened and keeps open.
    * @param fd - its descriptor in this process
    * @throws ListenError when it is none that connections can be taken from
    */
@@ -246,7 +244,7 @@ export class HttpServer {
   /** A client that says nothing on all of them must not keep others from asking for the health. */
   #addSpare(socket: Socket): void {
     connectionOf(socket).isSpare = true
-    this.#tellDrop()
+    this.#reportDrop()
     this.#spare.add(socket)
     socket.once('close', () => this.#spare.delete(socket))
     if (this.#spare.size <= SPARE_CONNECTIONS) return
@@ -255,13 +253,13 @@ export class HttpServer {
     oldest!.destroy()
   }
 
-  #tellDrop(): void {
+  #reportDrop(): void {
     const now = this.#options.clock.monotonic()
     this.#dropped += 1
-    if (now < this.#tellDropAt) return
-    this.#tellDropAt = now + REFUSED_NOTE_MS
+    if (now < this.#dropReportAt) return
+    this.#dropReportAt = now + REFUSED_NOTE_MS
     this.#options.onProblem?.(
-      `${this.#dropped} connections refused: ${this.#options.descriptors!.limit} connections and files are open, more the limit of open files does not allow (raise it: ulimit -n)`,
+      `refused ${this.#dropped} connections: the open-file limit allows ${this.#options.descriptors!.limit} connections and files (raise it: ulimit -n)`,
     )
     this.#dropped = 0
   }
@@ -338,7 +336,7 @@ function toRefusal(error: NodeJS.ErrnoException & { rawPacket?: Buffer; bytesPar
     case 'HPE_INVALID_EOF_STATE':
       return new GatewayError('BAD_REQUEST', 'request was cut off')
     case 'HPE_INVALID_METHOD':
-      // Only when the packet begins with it: behind an earlier request it cannot be told from noise.
+      // Only when the packet begins with it: behind an earlier request it cannot be distinguished from noise.
       if ((error.bytesParsed ?? 0) <= MAX_METHOD_BYTES && METHOD.test(start)) return notImplemented()
       break
   }
@@ -350,14 +348,70 @@ function toListenError(error: NodeJS.ErrnoException, port: number, host: string,
   const reasons: Record<string, string> = {
     EADDRINUSE: `is in use: stop the program that listens there, or choose another port with ${flag}`,
     EACCES: `is not permitted: ports below 1024 need privileges, choose another with ${flag}`,
-    EADDRNOTAVAIL: 'is no address of this machine: choose another with --host',
-    ENOTFOUND: 'is no known host: choose another with --host',
+    EADDRNOTAVAIL: 'is not an address of this machine: choose another with --host',
+    ENOTFOUND: 'is an unknown host: choose another with --host',
   }
   const reason = reasons[code] ?? `cannot be listened on: ${error.message}`
   return new ListenError(code, port, `${host}:${port} ${reason}`, error)
 }
 
 function toHandedError(error: NodeJS.ErrnoException, fd: number): ListenError {
-  const message = `descriptor ${fd} is no TCP socket to listen on (${error.message}): ListenStream= of the socket unit must be a port, or an address and a port`
+  const message = `descriptor ${fd} is not a TCP socket to listen on (${error.message}): ListenStream= of the socket unit must be a port, or an address and a port`
   return new ListenError(error.code ?? 'UNKNOWN', 0, message, error)
+}
+
+/** Milliseconds that a connection beyond the limit of open files has for its request. */
+const SPARE_MS = 2000
+
+/** Result of the last look. */
+interface Look {
+  bytesRead: number
+  /** Monotonic ms of the first look that saw this. */
+  at: number
+}
+
+/**
+ * The connections of a server. One look at all of them now and then closes those that are quiet: a timer for each, set and cleared with
+ * every answer as node does it, costs more than a tenth of a request.
+ */
+class OpenSockets implements Iterable<Socket> {
+  readonly #looks = new Map<Socket, Look>()
+
+  add(socket: Socket): void {
+    this.#looks.set(socket, { bytesRead: -1, at: 0 })
+    socket.once('close', () => this.#looks.delete(socket))
+  }
+
+  get size(): number {
+    return this.#looks.size
+  }
+
+  [Symbol.iterator](): Iterator<Socket> {
+    return this.#looks.keys()
+  }
+
+  /** Closes connections on which nothing came for so long; those that had no request yet only beyond the limit of open files. */
+  closeQuiet(now: number, limitMs: number): void {
+    for (const [socket, look] of this.#looks) {
+      const { bytesRead } = socket
+      const { isSpare } = connectionOf(socket)
+      if (bytesRead !== look.bytesRead || !isIdle(socket)) {
+        look.bytesRead = bytesRead
+        look.at = now
+      } else if ((isSpare || bytesRead > 0) && now - look.at >= (isSpare ? SPARE_MS : limitMs)) {
+        socket.destroy()
+      }
+    }
+  }
+}
+
+/** True when no request is open and every answer is with the system. */
+export function isIdle(socket: Socket): boolean {
+  const connection = connectionOf(socket)
+  return connection.first === null && !connection.hasWaiting && socket.writableLength === 0
+}
+
+/** True when a request came on the connection. */
+function hasAsked(socket: Socket): boolean {
+  return connectionOf(socket).latest !== null
 }

@@ -1,5 +1,5 @@
 /**
- * Holds requests that come before the gateway serves: it listens first, so that a restart refuses nobody and a probe gets an
+ * Holds requests that come before the gateway serves: it listens first, so that a restart refuses no client and a probe gets an
  * answer from the first moment on. Owner: §4.1.
  */
 
@@ -7,7 +7,7 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Lifecycle } from '../core/transitions.ts'
 import { headerOf } from '../invocation/forwarded-headers.ts'
-import type { RequestIds } from '../invocation/request-ids.ts'
+import type { RequestIds } from '../invocation/event.ts'
 import type { HttpRequest, HttpResponse, HttpSocket } from './exchange.ts'
 import type { HttpHandler } from './public.ts'
 import { refuseRequest } from './respond.ts'
@@ -18,7 +18,7 @@ export const MAX_HELD_REQUESTS = 1000
 export const MAX_HOLD_MS = 30_000
 
 const STARTING = new GatewayError('SHUTTING_DOWN', 'gateway is starting', { headers: { 'Retry-After': '1' } })
-/** What probes ask; in another spelling it waits as everything else. */
+/** Path of probes; in another spelling it waits as every other path. */
 const HEALTH = /^\/_fn\/health(?:\?|$)/
 
 interface StartGateOptions {

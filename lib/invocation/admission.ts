@@ -16,7 +16,7 @@ import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { CallPhase } from '../runtime/call.ts'
 import { nextAdmission } from '../core/transitions.ts'
-import { type AdmissionLimits, toAdmissionLimits } from './concurrency.ts'
+import { type AdmissionLimits, toAdmissionLimits } from './policy.ts'
 
 /** A call as admission sees it. All fields but `fn` and `phase` belong to this module. */
 export interface AdmissionCall {

@@ -6,11 +6,11 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { decodePercent } from '../core/http-text.ts'
+import { toJsonRecord, toJsonString, toJsonStringOrNull } from '../core/json.ts'
 import { MAX_QUERY_PARAMS } from '../core/limits.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import { toJsonRecord, toJsonString, toJsonStringOrNull } from '../core/json.ts'
 
-/** What a call's event is made of. Fields that end in `Json` are JSON text. */
+/** Parts of a call's event. Fields that end in `Json` are JSON text. */
 export interface EventParts {
   id: string
   /** Wall clock, ms. */
@@ -36,22 +36,13 @@ export interface EventParts {
 
 /** The `call` header (page runtime/wire-protocol, statement 12). */
 export function toCallHeader(parts: EventParts): string {
-  return toCallStart(parts.id, parts.ts, parts.trace, parts.traceState) + toCallRest(parts)
-}
-
-/** The part of a `call` header that is another one for each call. */
-export function toCallStart(id: string, ts: number, trace: string, traceState: string | null): string {
-  const start = `{"id":"${id}","ts":${ts},"trace":"${trace}"`
-  return traceState === null ? start : `${start},"trace_state":${toJsonString(traceState)}`
-}
-
-/** The part that is the same text for the same request of the same client. */
-export function toCallRest(parts: Omit<EventParts, 'id' | 'ts' | 'trace' | 'traceState'>): string {
   const path = toJsonString(parts.path)
   const rawPath = parts.rawPath === parts.path ? path : toJsonString(parts.rawPath)
   const params = parts.params === null ? '{}' : toJsonRecord(parts.params)
   const session = parts.cookie === null ? 'null' : toSessionJson(parts.cookie)
+  const traceState = parts.traceState === null ? '' : `,"trace_state":${toJsonString(parts.traceState)}`
   return (
+    `{"id":"${parts.id}","ts":${parts.ts},"trace":"${parts.trace}"${traceState}` +
     `,"method":"${parts.method}","path":${path},"raw_path":${rawPath}` +
     `,"params":${params},"query":${parts.queryJson},"headers":${parts.headersJson}` +
     `,"client":{"ip":${parts.ip === '' ? 'null' : toJsonString(parts.ip)},"ua":${toJsonStringOrNull(parts.userAgent)}}` +
@@ -61,7 +52,7 @@ export function toCallRest(parts: Omit<EventParts, 'id' | 'ts' | 'trace' | 'trac
 
 /**
  * A query string as the JSON text of `event.query`.
- * @param search - what follows `?`, undecoded
+ * @param search - the text behind `?`, undecoded
  * @throws GatewayError BAD_REQUEST for more than MAX_QUERY_PARAMS parameters
  */
 export function toQueryJson(search: string): string {
@@ -190,5 +181,33 @@ export function toStaticContext(fn: FunctionVersion): StaticContext {
     gateway: { worker_pid: 0 },
     debug: { enabled: policy.includeDebugHeaders },
     edge: policy.edge !== null,
+  }
+}
+
+const REQUEST_ID = /^[\w.-]{1,128}$/
+
+/** True for an id that may stand in headers, logs and JSON as it is. */
+export function isRequestId(text: string): boolean {
+  return REQUEST_ID.test(text)
+}
+
+/** Ids of requests: taken from the client when well-formed, else made of a random prefix and a count, as no other process or gateway makes them. */
+export class RequestIds {
+  readonly #prefix: string
+  #count = 0
+
+  /** @param prefix - random text of id characters, at least 48 bits */
+  constructor(prefix: string) {
+    this.#prefix = `${prefix}-`
+  }
+
+  next(): string {
+    this.#count += 1
+    return this.#prefix + this.#count.toString(36)
+  }
+
+  /** The client's id when it is one, else a new one. */
+  take(offered: string | null): string {
+    return offered !== null && REQUEST_ID.test(offered) ? offered : this.next()
   }
 }

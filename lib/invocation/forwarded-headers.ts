@@ -5,6 +5,7 @@
  * request costs one lookup and one check per header and makes no object of its headers.
  */
 
+import { BlockList, isIP, isIPv6, SocketAddress } from 'node:net'
 import { toJsonString } from '../core/json.ts'
 
 /** Distinct header names remembered as prepared text; later ones are read without preparation. */
@@ -31,7 +32,7 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ])
 
-/** What the gateway reads from a request's header block. */
+/** The header block of a request, as the gateway reads it. */
 export class RequestHead {
   /** As received, names and values in turn. */
   readonly raw: readonly string[]
@@ -104,11 +105,9 @@ export class HeadReader {
 
   /**
    * @param rawHeaders - names and values in turn, as received
-   * @param last - what the client sent before, null for none: most send the same block with every request
    * @returns the gateway's fields and the JSON text of the forwarded headers: lower-case, repeated ones joined
    */
-  read(rawHeaders: readonly string[], last: RequestHead | null = null): RequestHead {
-    if (last !== null && isSame(rawHeaders, last.raw)) return last
+  read(rawHeaders: readonly string[]): RequestHead {
     const head = new RequestHead(rawHeaders)
     const walk = ++this.#walk
     let json = ''
@@ -136,7 +135,7 @@ export class HeadReader {
     return head
   }
 
-  /** @returns null when the table was full: it starts anew, and this walk cannot tell repeated headers any more */
+  /** @returns null when the table was full: it is empty again, and this walk cannot find repeated headers any more */
   #learn(name: string): KnownName | null {
     const lower = name.toLowerCase()
     if (this.#names.size >= KNOWN_HEADER_NAMES) {
@@ -157,12 +156,6 @@ export class HeadReader {
     if (name !== lower) this.#names.set(name, known)
     return known
   }
-}
-
-function isSame(a: readonly string[], b: readonly string[]): boolean {
-  if (a.length !== b.length) return false
-  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
-  return true
 }
 
 /** The careful way, for repeated headers and for a Connection header that names others. */
@@ -241,7 +234,7 @@ export function takesOver(lowerName: string, value: string, sharesOrigin: boolea
   return sharesOrigin && lowerName === 'service-worker-allowed'
 }
 
-/** True for a `Set-Cookie` that would take the place of the gateway's session: whoever sets it chooses whose session it is. */
+/** True for a `Set-Cookie` that would take the place of the gateway's session: its author chooses whose session it is. */
 function setsSession(setCookie: string): boolean {
   return SETS_SESSION.test(setCookie)
 }
@@ -263,4 +256,125 @@ export function headerOf(rawHeaders: readonly string[], lowerName: string): stri
     found = found === null ? rawHeaders[i + 1]! : `${found}, ${rawHeaders[i + 1]}`
   }
   return found
+}
+
+/** Whose request it is: the socket's address, or the one that a proxy of `FN_TRUSTED_PROXY_CIDRS` vouches for. Owner: §2.5. */
+export class TrustedProxies {
+  readonly #list = new BlockList()
+  readonly isEmpty: boolean
+  readonly #header: string | null
+
+  /**
+   * @param cidrs - `10.0.0.0/8`, `fd00::/8` or single addresses; what is neither is left out (settings refuse it)
+   * @param header - lower-case name of the header by which they name their clients; null for the usual one
+   */
+  constructor(cidrs: readonly string[], header: string | null = null) {
+    this.#header = header
+    let size = 0
+    for (const cidr of cidrs) {
+      const [address = '', bits] = cidr.split('/')
+      const version = isIP(address)
+      if (version === 0) continue
+      const prefix = bits === undefined ? (version === 4 ? 32 : 128) : Number(bits)
+      if (!Number.isInteger(prefix) || prefix < 0 || prefix > (version === 4 ? 32 : 128)) continue
+      this.#list.addSubnet(address, prefix, version === 4 ? 'ipv4' : 'ipv6')
+      size += 1
+    }
+    this.isEmpty = size === 0
+  }
+
+  /** True for a proxy whose forwarding headers are believed. */
+  isTrusted(address: string): boolean {
+    if (this.isEmpty || isIP(address) === 0) return false
+    return this.#list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4')
+  }
+
+  /**
+   * The client behind the proxies. Another header that names a client must name the same one, unless the setting says which
+   * header counts: else one of the two may come from the client itself.
+   * @param socketAddress - plain form, see toPlainAddress
+   * @param rawHeaders - names and values in turn
+   * @returns empty for a client that is unknown: to take the proxy for the client would make every client local
+   */
+  clientAddress(socketAddress: string, rawHeaders: readonly string[]): string {
+    if (!this.isTrusted(socketAddress)) return socketAddress
+    const used = this.#header ?? USUAL_HEADER
+    const value = headerOf(rawHeaders, used)
+    // The proxy forwards a request and does not name its client.
+    if (value === null) return isForwarded(rawHeaders) ? '' : socketAddress
+    const client = this.#lastStranger(used, value)
+    if (this.#header !== null || client === '') return client
+    for (const name of NAMING) {
+      const other = name === used ? null : headerOf(rawHeaders, name)
+      const named = other === null ? client : this.#lastStranger(name, other)
+      // A proxy behind another one may name that one.
+      if (named !== client && !this.isTrusted(named)) return ''
+    }
+    return client
+  }
+
+  /**
+   * The right-most address of a header that is not a trusted proxy, because everything left of it was written by that client.
+   * @returns empty when an entry that counts is not an address
+   */
+  #lastStranger(name: string, value: string): string {
+    let address = ''
+    for (const entry of value.split(',').reverse()) {
+      const text = name === 'forwarded' ? (FOR.exec(entry)?.[1] ?? '') : entry
+      address = toPlainAddress(withoutPort(text.trim().replace(/^"(.*)"$/, '$1')))
+      if (isIP(address) === 0) return ''
+      if (!this.isTrusted(address)) return address
+    }
+    return address
+  }
+}
+
+const USUAL_HEADER = 'x-forwarded-for'
+/** Headers that name a client by its address. */
+const NAMING = [
+  USUAL_HEADER,
+  'forwarded',
+  'x-real-ip',
+  'cf-connecting-ip',
+  'true-client-ip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+] as const
+/** Of an element of `Forwarded` (RFC 7239). */
+const FOR = /(?:^|;)\s*for\s*=\s*("[^"]*"|[^\s;]*)/i
+
+const FORWARDED_PREFIX = 'x-forwarded-'
+/** Headers by which proxies and content networks name their clients, besides those with the prefix. */
+const FORWARDING: ReadonlySet<string> = new Set([
+  'via',
+  'forwarded',
+  'x-real-ip',
+  'cf-connecting-ip',
+  'true-client-ip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'x-original-forwarded-for',
+])
+
+/** True when some header says that the request was passed on. Linear: for rare needs. */
+export function isForwarded(rawHeaders: readonly string[]): boolean {
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!.toLowerCase()
+    if (name.startsWith(FORWARDED_PREFIX) || FORWARDING.has(name)) return true
+  }
+  return false
+}
+
+/** An address in its one form: lower case, no zone, IPv4 inside IPv6 as IPv4. An unknown one is empty; no address stays as it is. */
+export function toPlainAddress(address: string | undefined): string {
+  if (address === undefined) return ''
+  if (isIP(address) !== 6 || address === '::1') return address
+  const plain = new SocketAddress({ address: address.replace(/%.*$/, ''), family: 'ipv6' }).address
+  return plain.startsWith('::ffff:') && plain.includes('.') ? plain.slice(7) : plain
+}
+
+/** `10.0.0.1:80` and `[::1]:80` without the port; what is neither stays as it is, and is then not an address. */
+function withoutPort(text: string): string {
+  const match = /^(?:\[([^[\]]*)\]|([^:[\]]*))(?::\d{1,5})?$/.exec(text)
+  return match === null ? text : (match[1] ?? match[2] ?? text)
 }

@@ -2,18 +2,18 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
+import { toJsonRecord } from '../core/json.ts'
 import { MAX_FRAME_BYTES } from '../core/limits.ts'
+import { FRAME_LIMITS } from '../runtime/wire-protocol.ts'
 import { toCallHeader, toQueryJsonOf } from './event.ts'
 import { isForwardedHeader, TRIGGER_HEADER, withoutSessionCookie } from './forwarded-headers.ts'
 import { Call, type CallReceiver, type Invoker } from './invoke.ts'
-import { toJsonRecord } from '../core/json.ts'
-import { FRAME_LIMITS } from '../runtime/wire-protocol.ts'
 import { checkPolicy, isMethodAllowed, toMethodError } from './policy.ts'
 import type { ReplyHead } from './response.ts'
 
 /** Takes the body of an answer of any size, at its own speed. */
 export interface BodySink {
-  /** The answer has begun; not told when there is none. @param headers - names and values in turn */
+  /** The answer has begun; not called when there is none. @param headers - names and values in turn */
   begin(status: number, headers: readonly string[]): void
   /** Resolves when there is room for more; a rejection ends the call with its reason. */
   write(piece: Buffer): Promise<void>
@@ -34,16 +34,16 @@ export interface InternalRequest {
   /** `context.user` and `context.trigger`; JSON values. */
   user?: unknown
   trigger?: unknown
-  /** Address of whoever asked; empty for the gateway itself. */
+  /** Address of the caller; empty for the gateway itself. */
   ip?: string
-  /** True for a call that is nobody's request, such as a ping: it need not be what the function's schema asks for. */
+  /** True for a call without a request, such as a ping: it need not be what the function's schema asks for. */
   isUnchecked?: boolean
-  /** `traceparent` and `tracestate` of whoever asked; those among the headers come first. */
+  /** `traceparent` and `tracestate` of the caller; those among the headers come first. */
   trace?: string | null
   traceState?: string | null
   /** Stops the call. */
   signal?: AbortSignal
-  /** True ends the handler too when the call is stopped, instead of letting it go on to its deadline for nobody. */
+  /** True ends the handler too when the call is stopped, instead of letting it go on to its deadline. */
   mustEnd?: boolean
   /** Gets the body instead of `InternalResult.body`, which then stays empty. */
   sink?: BodySink
@@ -85,10 +85,10 @@ class InternalCall implements CallReceiver {
   readonly #resolve: (result: InternalResult) => void
   readonly #begunAt: number
   readonly #signal: AbortSignal | null
-  /** The body of an answer to HEAD is for nobody. */
+  /** The body of an answer to HEAD is dropped. */
   readonly #isHead: boolean
   readonly #sink: BodySink | null
-  /** What the sink was given so far. */
+  /** Settles when the sink took all pieces so far. */
   #sunk: Promise<void> = Promise.resolve()
   #sinkError: GatewayError | null = null
   #head: ReplyHead | null = null
@@ -182,7 +182,7 @@ class InternalCall implements CallReceiver {
   onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
     this.#head = head
     if (stream && (this.#isHead || !head.hasBody)) {
-      // Nobody would read it.
+      // It would not be read.
       this.call.abandon()
       this.#sink?.begin(head.status, head.headers)
       this.#finish(null)
@@ -284,4 +284,20 @@ function toPlainHeaders({ headers = {}, trigger = null }: InternalRequest): Reco
     if (isPassed && kept !== null) plain[lower] = kept
   }
   return plain
+}
+
+/** The body of a call that is written as JSON with its other fields. @param body - text, or a JSON value that becomes its text; undefined and null for none */
+export function toCallBody(body: unknown): Buffer | null {
+  if (body === undefined || body === null) return null
+  return Buffer.from(typeof body === 'string' ? body : JSON.stringify(body))
+}
+
+/** A body that is written as JSON says so, unless the caller gave it another type. */
+export function withBodyType(
+  headers: Readonly<Record<string, string>>,
+  body: unknown,
+): Readonly<Record<string, string>> {
+  if (body === undefined || body === null || typeof body === 'string') return headers
+  if (Object.keys(headers).some(name => name.toLowerCase() === 'content-type')) return headers
+  return { ...headers, 'Content-Type': 'application/json' }
 }

@@ -18,10 +18,10 @@ import { toBrokenContract } from '../runtime/runtime-error.ts'
 import { type ReplyHead, ReplyHeads } from './response.ts'
 import { SecretMask } from '../observe/function-output.ts'
 import { type OpenSpan, type Spans, TraceIds } from '../observe/trace.ts'
-import type { SchemaGate } from './schema-check.ts'
+import type { SchemaGate } from './policy.ts'
 import type { Admission, AdmissionCall, FunctionSlots } from './admission.ts'
 
-/** Captured output of one call and stream, bytes; what follows is dropped with a note. */
+/** Captured output of one call and stream, bytes; the rest is dropped with a note. */
 const MAX_CAPTURED_OUTPUT_BYTES = 64 * 1024
 
 /**
@@ -31,7 +31,7 @@ const MAX_CAPTURED_OUTPUT_BYTES = 64 * 1024
  */
 export type EdgeHandler = (call: Call, directive: Readonly<Record<string, unknown>>, body: Buffer) => void
 
-/** Tells which workers serve a function. */
+/** Finds the workers of a function. */
 interface CallDispatcher {
   setOf(fn: FunctionVersion): Pick<ReturnType<Dispatcher['setOf']>, 'dispatch'>
 }
@@ -41,7 +41,7 @@ export interface InvokerOptions {
   dispatcher: CallDispatcher
   admission: Pick<Admission, 'enter' | 'leave'>
   edge: EdgeHandler | null
-  /** Captured output of a call; null when nobody listens. */
+  /** Captured output of a call; null without a listener. */
   onLog: ((call: Call, stream: 'stdout' | 'stderr', text: string) => void) | null
   /** A call was given to a worker that was still starting. */
   onCold?: (fn: FunctionVersion) => void
@@ -49,7 +49,7 @@ export interface InvokerOptions {
   schemas?: SchemaGate
   /** Pages of functions have the origin of the console, by default. */
   sharesOrigin?: boolean
-  /** Shared with whoever else tells of functions; one of its own by default. */
+  /** Shared with others that show output of functions; a new one by default. */
   secrets?: SecretMask
 }
 
@@ -78,7 +78,7 @@ export class Call extends RuntimeCall implements AdmissionCall {
   id = ''
   /** Of the request that it answers; empty where only the event says so. */
   method = ''
-  /** `traceparent` and `tracestate` of what it does. */
+  /** `traceparent` and `tracestate` of its work. */
   trace = ''
   traceState: string | null = null
   /** Its span, where the host application traces. */
@@ -92,7 +92,7 @@ export class Call extends RuntimeCall implements AdmissionCall {
   /** Monotonic ms: when a slot was asked for, and how long the call waited for it. */
   enteredAt = 0
   queuedMs = 0
-  /** Set by the edge handler: stops the upstream request, and is told of streamed bytes that the receiver took. */
+  /** Set by the edge handler: stops the upstream request, and gets the number of streamed bytes that the receiver took. */
   stopEdge: (() => void) | null = null
   grantEdge: ((bytes: number) => void) | null = null
 
@@ -189,7 +189,7 @@ export class Call extends RuntimeCall implements AdmissionCall {
     else this.host?.grant(this, bytes)
   }
 
-  /** Nobody waits for the answer any more: work is stopped and the slot is free. No callback follows. */
+  /** The answer is not waited for any more: work is stopped and the slot is free. No callback follows. */
   abandon(): void {
     if (this.slots !== null) this.#stop()
     else this.phase = 'done'
@@ -217,18 +217,18 @@ function withFile(error: GatewayError, { entryFile }: FunctionVersion): GatewayE
   return new GatewayError(code, message, { status, detail: { file: entryFile, ...error.detail }, cause: error.cause })
 }
 
-/** What all calls of a gateway share: who admits them, who runs them, who fetches what they ask for. */
+/** Shared by all calls of a gateway: admission, workers, and the handler of proxy directives. */
 export class Invoker {
   readonly clock: Clock
   readonly admission: InvokerOptions['admission']
   readonly heads: ReplyHeads
   readonly traceIds = new TraceIds()
-  /** Null where nobody traces. */
+  /** Null without tracing. */
   spans: Spans | null = null
   readonly onLog: InvokerOptions['onLog']
   readonly onCold: InvokerOptions['onCold']
   readonly schemas: SchemaGate | null
-  /** Takes secrets out of what functions print and throw. */
+  /** Takes secrets out of output and errors of functions. */
   readonly secrets: SecretMask
   readonly #dispatcher: CallDispatcher
   readonly #edge: EdgeHandler | null

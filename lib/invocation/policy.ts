@@ -1,10 +1,14 @@
-/** What a call must satisfy before its body is read and a place is asked for. Owner: §7. */
+/** What a call must satisfy before it runs: the rules of its function, its place among the calls that run and wait, and its schema. Owner: §7, §2.8, §8. */
 
-import type { FunctionVersion } from '../core/catalog.ts'
-import { GatewayError } from '../core/errors.ts'
+import type { FunctionVersion, Policy } from '../core/catalog.ts'
+import { ERROR_STATUS, GatewayError } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
 import type { Method } from '../core/identity.ts'
+import { toMaxActive } from '../core/transitions.ts'
+import type { RequestSchema, RequestTexts } from '../validation/request-schema.ts'
+import type { Difference } from '../validation/schema-compiler.ts'
 import { checkAdapter } from './adapters.ts'
+import type { ReplyHead } from './response.ts'
 
 /** True when the policy allows the method; HEAD follows GET. */
 export function isMethodAllowed(fn: FunctionVersion, method: string): boolean {
@@ -38,4 +42,99 @@ export function checkPolicy(fn: FunctionVersion, bodyBytes: number): GatewayErro
   if (fn.policy.configProblem !== null) return toConfigError(fn.policy.configProblem)
   if (bodyBytes > fn.policy.maxBodyBytes) return toBodyError(fn.policy.maxBodyBytes)
   return fn.policy.adapter === 'native' ? null : checkAdapter(fn)
+}
+
+/** The admission rules of one function, from `worker_pool` or, without a pool, from `max_concurrency` alone. */
+export interface AdmissionLimits {
+  /** Calls running at once; 0 means unlimited. */
+  maxWorkers: number
+  /** Calls waiting; 0 means none waits. */
+  maxQueue: number
+  queueTimeoutMs: number
+  /** Answer to a call that finds no place, and to one that waited too long; made once, so that overload is cheap. */
+  overflow: GatewayError
+  queueTimeout: GatewayError
+}
+
+/** Seconds after which a refused client may try again: queues and calls are short, so the smallest that HTTP can say. */
+const RETRY_AFTER = { 'Retry-After': '1' }
+
+/**
+ * With a pool its queue decides what happens to further calls. Without one calls wait only when no config sets a limit:
+ * then a burst shall not fail for a number that its author has never seen.
+ */
+export function toAdmissionLimits(policy: Policy): AdmissionLimits {
+  const pool = policy.workerPool?.enabled ? policy.workerPool : null
+  const options = { status: pool?.overflowStatus ?? ERROR_STATUS.CONCURRENCY_LIMIT, headers: RETRY_AFTER }
+  return {
+    maxWorkers: toMaxActive(policy),
+    maxQueue: pool?.maxQueue ?? policy.defaultQueue?.maxQueue ?? 0,
+    queueTimeoutMs: pool?.queueTimeoutMs ?? policy.defaultQueue?.timeoutMs ?? 0,
+    overflow:
+      pool === null
+        ? new GatewayError('CONCURRENCY_LIMIT', 'concurrency limit reached', options)
+        : new GatewayError('POOL_OVERFLOW', 'worker pool overflow', options),
+    queueTimeout:
+      pool === null
+        ? new GatewayError('CONCURRENCY_LIMIT', 'concurrency queue timeout', options)
+        : new GatewayError('POOL_OVERFLOW', 'worker pool queue timeout', options),
+  }
+}
+
+/** Bytes of an answer that is looked at. */
+const MAX_ANSWER_BYTES = 1024 * 1024
+/** Differences that are reported of one function until it changes. */
+const MAX_REPORTED = 20
+
+interface SchemaChecks {
+  /** An error answers every call of a function that asks for a check which cannot be made. */
+  checkOf(fn: FunctionVersion): RequestSchema | GatewayError
+}
+
+/** Gets an answer that differs from its schema. */
+export type DifferenceListener = (fn: FunctionVersion, method: string, status: number, difference: Difference) => void
+
+/** Checks calls against the schemas of their functions, whatever door they came through. Owner: page validation/request-schema. */
+export class SchemaGate {
+  readonly #checks: SchemaChecks
+  /** Null where answers are not looked at: in production. */
+  readonly #onDifference: DifferenceListener | null
+  readonly #reported = new WeakMap<FunctionVersion, Set<string>>()
+
+  constructor(checks: SchemaChecks, onDifference: DifferenceListener | null) {
+    this.#checks = checks
+    this.#onDifference = onDifference
+  }
+
+  /** @returns the refusal of a request whose parameters are wrong, or null */
+  checkTexts(fn: FunctionVersion, texts: RequestTexts): GatewayError | null {
+    const schema = this.#checks.checkOf(fn)
+    return schema instanceof GatewayError ? schema : schema.checkTexts(texts)
+  }
+
+  /** @returns the refusal of a request whose body is wrong, or null */
+  checkBody(fn: FunctionVersion, method: string, contentType: string | null, body: Buffer | null): GatewayError | null {
+    const schema = this.#checks.checkOf(fn)
+    return schema instanceof GatewayError ? schema : schema.checkBody(method, contentType, body)
+  }
+
+  /** Reports how an answer differs, each difference once. */
+  look(fn: FunctionVersion, method: string, { status, headers }: ReplyHead, body: Buffer): void {
+    if (this.#onDifference === null || body.length > MAX_ANSWER_BYTES || method === 'HEAD') return
+    const schema = this.#checks.checkOf(fn)
+    if (schema instanceof GatewayError) return
+    const difference = schema.checkResponse(method, status, typeOf(headers), body)
+    if (difference === null) return
+    const reported = this.#reported.get(fn) ?? new Set()
+    this.#reported.set(fn, reported)
+    const key = `${method} ${status} ${difference.name}`
+    if (reported.has(key) || reported.size >= MAX_REPORTED) return
+    reported.add(key)
+    this.#onDifference(fn, method, status, difference)
+  }
+}
+
+function typeOf(headers: readonly string[]): string | null {
+  for (let i = 0; i < headers.length; i += 2) if (headers[i]!.toLowerCase() === 'content-type') return headers[i + 1]!
+  return null
 }

@@ -18,7 +18,7 @@ import { HOP_BY_HOP, takesOver } from './forwarded-headers.ts'
 const KNOWN_REPLY_HEADS = 256
 const KNOWN_REPLY_HEAD_CHARS = 1024
 
-/** What goes out before the body. Frozen by use: one object serves many answers. */
+/** Status and headers of an answer. Frozen by use: one object serves many answers. */
 export interface ReplyHead {
   status: number
   /** Names and values in turn, as they are sent; without Content-Length. */
@@ -29,7 +29,7 @@ export interface ReplyHead {
   length: number | null
   /** Status line and headers as they are sent; absent when that is not known. */
   text?: string
-  /** True when the text has a date of its own. */
+  /** True when the text contains a date. */
   isDated?: boolean
   /** The handler asks for an upstream request (§2.10); the other fields then say nothing. */
   proxy: Readonly<Record<string, unknown>> | null

@@ -36,7 +36,7 @@ export class CallRelay {
     call.phase = 'sent'
     call.host = this.#hostOf(1)
     this.#open.set(id, call)
-    this.#link().send(KIND.call, id, toCallTag(call.fn.key) + call.header, call.body, call.rest?.bytes)
+    this.#link().send(KIND.call, id, toCallTag(call.fn.key) + call.header, call.body)
   }
 
   /** The call is over for the front; until then the first process keeps the slot of one whose answer is fetched elsewhere. */

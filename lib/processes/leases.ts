@@ -10,7 +10,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { Admission } from '../invocation/admission.ts'
-import { toAdmissionLimits } from '../invocation/concurrency.ts'
+import { toAdmissionLimits } from '../invocation/policy.ts'
 import type { LeaseMessage, ToFront } from './messages.ts'
 
 /** A smaller share of a limit is not worth a lease: such a function lives in the first process. */

@@ -45,11 +45,11 @@ export class Link {
   }
 
   /** @param body - valid during the call only */
-  send(kind: Kind, id: number, header: string, body: Bytes | null = null, rest?: Buffer): void {
+  send(kind: Kind, id: number, header: string, body: Bytes | null = null): void {
     if (this.#isOver) return
     // The writer joins a short one with its header and hands a long one on: what that is a view of may be used again before it is written.
     const isLong = body !== null && lengthOf(body) > SMALL_BODY_BYTES
-    this.#writer.add(kind, id, header, isLong ? copyOf(body) : body, rest)
+    this.#writer.add(kind, id, header, isLong ? copyOf(body) : body)
     this.#unflushed += 1
     if (this.#unflushed === FLUSH_FRAMES) this.#flush()
     if (this.#isPlanned) return

@@ -47,8 +47,6 @@ export class RouteTable {
   /** By pattern text, then what is in it; version addresses included. */
   readonly leaves: readonly RouteLeaf[]
   readonly warnings: readonly Warning[]
-  /** Of this table alone: what is remembered of its answers holds it instead of all routes. */
-  readonly epoch: object = {}
   readonly #tree: RadixTree<RouteLeaf>
   readonly #lookup = new Lookup()
 

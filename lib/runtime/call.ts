@@ -6,12 +6,6 @@ import type { GatewayError } from '../core/errors.ts'
 import { STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../core/limits.ts'
 import type { Semaphore } from '../core/semaphore.ts'
 
-/** The end of a header that many calls share, ready to be sent. */
-export interface HeaderRest {
-  readonly text: string
-  readonly bytes: Buffer
-}
-
 /** What has a call, as the call sees it: a worker. */
 export interface CallHost {
   /** Index (from 1) of the socket it was started at. */
@@ -50,9 +44,8 @@ export type CallPhase =
 export abstract class RuntimeCall {
   readonly fn: FunctionVersion
   phase: CallPhase = 'new'
-  /** JSON text of the `call` frame's header, or its beginning when `rest` has the rest. */
+  /** JSON text of the `call` frame's header. */
   header = '{}'
-  rest: HeaderRest | null = null
   /** Raw request body, null when there is none. */
   body: Bytes | null = null
 
@@ -85,10 +78,6 @@ export abstract class RuntimeCall {
 
   constructor(fn: FunctionVersion) {
     this.fn = fn
-  }
-
-  get wholeHeader(): string {
-    return this.rest === null ? this.header : this.header + this.rest.text
   }
 
   /** Nobody waits for it any more: its worker is told, and where it waits it is passed over. No callback follows. */

@@ -140,7 +140,7 @@ class LuaThread extends Worker {
 
   protected override sendCall(call: RuntimeCall): void {
     const body = call.body && copyOf(call.body)
-    this.#unsent.push(call.wireId, call.wholeHeader, body)
+    this.#unsent.push(call.wireId, call.header, body)
     if (body !== null && body.length >= GIVEN_BYTES) this.#given.push(body.buffer as ArrayBuffer)
     // So the thread begins while this process still reads the rest of what the poll phase brought; a first call waits for nothing.
     if (this.#start !== undefined || this.#unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.#send()

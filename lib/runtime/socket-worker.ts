@@ -104,7 +104,7 @@ export class SocketWorker extends Worker {
   }
 
   protected override sendCall(call: RuntimeCall): void {
-    this.#send(KIND.call, call.wireId, call.header, call.body, call.rest?.bytes)
+    this.#send(KIND.call, call.wireId, call.header, call.body)
   }
 
   protected override sendCancel(call: RuntimeCall): void {
@@ -213,15 +213,15 @@ export class SocketWorker extends Worker {
     for (const call of calls) call.cut(error)
   }
 
-  #send(kind: Kind, id: number, header: string, body: Bytes | null, rest?: Buffer): void {
+  #send(kind: Kind, id: number, header: string, body: Bytes | null): void {
     if (this.#closed) return
     if (body !== null && lengthOf(body) > SMALL_BODY_BYTES) {
       // Header and pieces in one write.
       this.#socket?.cork()
-      this.#writer.add(kind, id, header, body, rest)
+      this.#writer.add(kind, id, header, body)
       this.#socket?.uncork()
     } else {
-      this.#writer.add(kind, id, header, body, rest)
+      this.#writer.add(kind, id, header, body)
     }
     this.#unflushed += 1
     if (this.#unflushed === this.#flushFrames) this.#flush()

@@ -322,19 +322,14 @@ export class FrameWriter {
   /**
    * Adds a frame.
    * @param header - JSON text, '' for no fields
-   * @param rest - the end of the header as bytes, when it is at hand
    */
-  add(kind: Kind, id: number, header: string, body: Bytes | null, rest: Buffer = NO_BYTES): void {
+  add(kind: Kind, id: number, header: string, body: Bytes | null): void {
     const bodyBytes = body === null ? 0 : lengthOf(body)
     const copied = bodyBytes <= SMALL_BODY_BYTES ? bodyBytes : 0
     // Three bytes a UTF-16 unit is the most UTF-8 needs, so the header can be written before it is measured.
-    this.#reserve(PREFIX_BYTES + header.length * 3 + rest.length + copied)
+    this.#reserve(PREFIX_BYTES + header.length * 3 + copied)
     const at = this.#to
-    let headerBytes = header === '' ? 0 : this.#block.write(header, at + PREFIX_BYTES)
-    if (rest.length > 0) {
-      this.#block.set(rest, at + PREFIX_BYTES + headerBytes)
-      headerBytes += rest.length
-    }
+    const headerBytes = header === '' ? 0 : this.#block.write(header, at + PREFIX_BYTES)
     this.#block.writeUInt32BE(FIXED_BYTES + headerBytes + bodyBytes, at)
     this.#block[at + 4] = kind
     this.#block.writeUInt32BE(id, at + 5)

@@ -14,7 +14,6 @@ const POLL_BYTES = 4 * 1024 * 1024
 const POLL_ITEMS = 4096
 /** Collections after which what is still there counts as used. */
 const COLLECTIONS = 2
-const COLLECTOR_TRIES = 100
 /** Milliseconds between two times that a call which takes long sends what it has printed. */
 const OUTPUT_MS = 20
 /** Milliseconds after a look at the memory in which a thread that has run nothing of size since need not look again. */
@@ -25,19 +24,28 @@ const LARGE_BYTES = 4096
 /** Ends the Lua code that runs. Thrown as a JavaScript error; the state turns it into a Lua error message. */
 export class LimitError extends Error {}
 
+/** Bytes of an allocation for which the engine collects everything first. Nothing touches them, so the system gives no memory for them. */
+const PRESSURE_BYTES = 256 * 1024 * 1024
+
 /**
- * The engine's garbage collector, to be called in need. The flag that shows it to scripts is one for the whole process,
- * so it is set for the one moment; a thread that starts at the same time may take it away, then it is tried again.
- * @returns {() => void}
+ * The engine's garbage collector, to be called in need. `fngw dev` and `fngw run` show it to scripts by a flag of the process. The flags of a
+ * process that embeds the gateway are not ours: there a large allocation, which is given back at once, makes the engine collect, and the
+ * young are left to it.
+ * @returns {(options?: { type: 'minor' }) => void}
  */
 function findCollector() {
-  for (let i = 0; i < COLLECTOR_TRIES; i++) {
-    v8.setFlagsFromString('--expose-gc')
-    const collect = runInNewContext('globalThis.gc')
-    v8.setFlagsFromString('--no-expose-gc')
-    if (typeof collect === 'function') return collect
+  const collect = runInNewContext('globalThis.gc')
+  if (typeof collect === 'function') return collect
+  const { port1: nowhere } = new MessageChannel()
+  nowhere.close()
+  return options => {
+    if (options?.type === 'minor') return
+    try {
+      nowhere.postMessage(null, [new ArrayBuffer(PRESSURE_BYTES)])
+    } catch {
+      // The process may not have so much address space. The engine has collected before it said so.
+    }
   }
-  return () => {}
 }
 
 export class Guard {

@@ -168,7 +168,7 @@ t.test('[bin/production.4] sockets that cannot be used', async t => {
   const tree = makeTree(TREE)
   t.teardown(tree.cleanup)
   for (const [names, env, said] of [
-    [['unix'], {}, /descriptor 3 is no TCP socket.*ListenStream=/],
+    [['unix'], {}, /descriptor 3 is not a TCP socket.*ListenStream=/],
     [['control', 'control'], {}, /2 sockets are named control: one can be/],
   ] as const) {
     const holder = await holdSockets(t, ...names)

@@ -19,7 +19,7 @@ import { makePublic } from '../helpers/public.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { httpUpstream, makeCertificates, rawUpstream, tlsUpstream, type Upstream } from '../helpers/upstream.ts'
 import { EDGE_HOLD_MS, EDGE_WINDOW_BYTES } from '../../lib/edge/answer.ts'
-import { EDGE_ANSWER, EDGE_CLIENT_MS } from '../../lib/edge/time-limit.ts'
+import { EDGE_ANSWER, EDGE_CLIENT_MS } from '../../lib/edge/transfer.ts'
 
 const FAILED = 'edge proxy failed: '
 

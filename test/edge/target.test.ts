@@ -78,9 +78,9 @@ t.test('[edge/passthrough.3] targets that are refused', async t => {
     [{ url: '/x' }, 'proxy.url must be absolute, http:// or https://'],
     [{ url: 'ftp://other.test/' }, 'proxy.url must be absolute, http:// or https://'],
     [{ url: 'file:///etc/passwd' }, 'proxy.url must be absolute, http:// or https://'],
-    [{ url: 'http://' }, 'proxy.url is no valid URL'],
-    [{ url: 'http://a b/' }, 'proxy.url is no valid URL'],
-    [{ url: 'http://other.test:99999/' }, 'proxy.url is no valid URL'],
+    [{ url: 'http://' }, 'proxy.url is not a valid URL'],
+    [{ url: 'http://a b/' }, 'proxy.url is not a valid URL'],
+    [{ url: 'http://other.test:99999/' }, 'proxy.url is not a valid URL'],
     [{ url: 'http://user@other.test/' }, 'proxy.url may not hold a user name or password'],
     [{ url: 'http://:pw@other.test/' }, 'proxy.url may not hold a user name or password'],
     [{ url: 'http://a..b/' }, 'the target has no valid host'],
@@ -166,7 +166,7 @@ t.test('[edge/passthrough.7] every spelling of a host is read as one', async t =
     '[fe80::1%eth0]',
     '[127.0.0.1]',
   ])
-    t.equal(refusal({ url: `http://${host}/` }), 'proxy.url is no valid URL', host)
+    t.equal(refusal({ url: `http://${host}/` }), 'proxy.url is not a valid URL', host)
 })
 
 t.test('[edge/passthrough.6] allow_hosts', async t => {

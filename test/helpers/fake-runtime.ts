@@ -68,5 +68,5 @@ export class FakeRuntime implements CallHost {
 
 /** What a call's `call` header says. */
 export function headerOfCall(call: RuntimeCall): Record<string, unknown> {
-  return JSON.parse(call.wholeHeader)
+  return JSON.parse(call.header)
 }

@@ -1,22 +1,12 @@
 import t from 'tap'
-import { Asked, Exchange, type ExchangeConnection, type ExchangeResponder } from '../../lib/http/exchange.ts'
+import { type ClientConnection, Exchange, type ExchangeResponder } from '../../lib/http/exchange.ts'
 import { HeadReader } from '../../lib/invocation/forwarded-headers.ts'
 
 function makeExchange(rawHeaders: string[], calls: string[] = []): Exchange {
-  const connection = { address: '10.0.0.1', remove: () => calls.push('remove') } as unknown as ExchangeConnection
+  const connection = { address: '10.0.0.1', remove: () => calls.push('remove') } as unknown as ClientConnection
   const responder = { onDisconnect: () => calls.push('left') } as unknown as ExchangeResponder
   const head = new HeadReader().read(rawHeaders)
-  const asked = new Asked(head, '/a?b', connection.address)
-  return new Exchange(
-    { method: 'PUT', url: '/a?b' } as never,
-    {} as never,
-    connection,
-    responder,
-    asked,
-    'id',
-    5,
-    false,
-  )
+  return new Exchange({ method: 'PUT', url: '/a?b' } as never, {} as never, connection, responder, head, 'id', 5, false)
 }
 
 t.test('[http/public.17] what a message says of its body', async t => {

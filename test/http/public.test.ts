@@ -1,8 +1,7 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { DebugHeaders } from '../../lib/http/debug-headers.ts'
-import type { Exchange } from '../../lib/http/exchange.ts'
-import { FIRST_OPEN_EXCHANGES, MAX_OPEN_EXCHANGES } from '../../lib/http/client-connection.ts'
+import { DebugHeaders } from '../../lib/http/http-call.ts'
+import { type Exchange, FIRST_OPEN_EXCHANGES, MAX_OPEN_EXCHANGES } from '../../lib/http/exchange.ts'
 import { inject, MemoryRequest, MemoryResponse, MemorySocket } from '../../lib/http/inject.ts'
 import { HttpServer } from '../../lib/http/server.ts'
 import type { RuntimeCall } from '../../lib/runtime/call.ts'
@@ -271,22 +270,26 @@ t.test('[http/public.24, http/public.25] debug headers', async t => {
   t.match(failed, { status: 500, headers: { 'x-fn-stderr': 'Traceback', 'x-fn-function': 'on' } })
 })
 
-t.test('[http/public.33] what a client asked for does not change once it was checked', async t => {
-  const seen: Exchange[] = []
-  const change = (exchange: Exchange): boolean => {
-    seen.push(exchange)
-    exchange.path = '/real'
-    return false
-  }
-  const { handle } = makePublic({ '/real': makeFn() }, { before: [change], trustedProxyCidrs: ['127.0.0.0/8'] })
-  for (const target of ['/asked?x=1', 'http://other.test/asked?x=1'])
-    t.equal((await inject(handle, { url: target })).status, 200, target)
-  for (const { asked, path } of seen) {
-    t.same([asked.path, asked.search, path], ['/asked', 'x=1', '/real'])
-    t.throws(() => Object.assign(asked, { host: 'evil.test' }), TypeError)
-  }
-  t.equal(seen.length, 2)
-})
+t.test(
+  '[http/public.33] a step that serves another path leaves the target, query and host of the request as they are',
+  async t => {
+    const seen: Exchange[] = []
+    const change = (exchange: Exchange): boolean => {
+      seen.push(exchange)
+      exchange.path = '/real'
+      return false
+    }
+    const { handle } = makePublic({ '/real': makeFn() }, { before: [change], trustedProxyCidrs: ['127.0.0.0/8'] })
+    for (const target of ['/asked?x=1', 'http://other.test/asked?x=1'])
+      t.equal((await inject(handle, { url: target })).status, 200, target)
+    for (const { path, rawPath, search } of seen) t.same([path, rawPath, search], ['/real', '/asked?x=1', 'x=1'])
+    t.same(
+      seen.map(exchange => exchange.host),
+      ['localhost', 'other.test'],
+    )
+    t.equal(seen.length, 2)
+  },
+)
 
 /** A handler whose one step holds requests up until the test lets them go on. */
 function makeHeld(where: 'before' | 'after') {
@@ -387,17 +390,11 @@ t.test('[http/public.1] who develops is told which routes are near', async t => 
 })
 
 t.test(
-  '[http/public.33] a request that comes again goes the way it went, until the tree or the request is another',
+  '[http/public.33] the same request again gets the same event, until the tree or the request changes',
   async t => {
     const made = makePublic({ '/a/:id': makeFn({ name: 'one' }) })
     const other = makePublic({ '/a/:id': makeFn({ name: 'two' }) })
     let catalog: PublicCatalog = made.catalog
-    let finds = 0
-    const find = made.catalog.routes.find.bind(made.catalog.routes)
-    made.catalog.routes.find = (...lookup) => {
-      finds += 1
-      return find(...lookup)
-    }
     const { handle } = new PublicHandler({
       ...made,
       debug: new DebugHeaders(() => ({ routing: 'single', socketIndex: 1, cold: false })),
@@ -420,10 +417,8 @@ t.test(
     }
     const first = await ask()
     for (let at = 0; at < 3; at++) t.same(await ask(), first)
-    t.equal(finds, 2, 'what came twice in a row is known from then on')
     t.match((await ask('A: b\r\n')).event, { headers: { a: 'b' } })
     t.match((await ask('', '/a/8?q=1')).event, { params: { id: '8' } })
-    t.equal(finds, 4)
     for (let at = 0; at < 3; at++) t.same(await ask(), first)
     catalog = other.catalog
     t.equal((await ask()).name, 'two', 'a reload is in force for the next request')

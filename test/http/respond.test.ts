@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events'
 import t from 'tap'
 import { BytePool } from '../../lib/core/byte-pool.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { Asked, Exchange, type ExchangeConnection, type HttpResponse } from '../../lib/http/exchange.ts'
+import { type ClientConnection, Exchange, type HttpResponse } from '../../lib/http/exchange.ts'
 import { refuseRequest, rejectConnection, Responder } from '../../lib/http/respond.ts'
 import type { ReplyHead } from '../../lib/invocation/response.ts'
 import { HttpServer } from '../../lib/http/server.ts'
@@ -274,7 +274,11 @@ function makeExchange({ method = 'GET', headers = [], complete = true, expectsCo
     },
   })
   const res = new NotedResponse()
-  const connection: ExchangeConnection & { latest: Exchange | null; hasWaiting: boolean; removed: Exchange[] } = {
+  type KnownConnection = Pick<
+    ClientConnection,
+    'address' | 'closing' | 'remove' | 'hold' | 'release' | 'watch' | 'unwatch'
+  >
+  const connection: KnownConnection & { latest: Exchange | null; hasWaiting: boolean; removed: Exchange[] } = {
     address: '10.0.0.1',
     latest: null,
     hasWaiting: false,
@@ -286,8 +290,8 @@ function makeExchange({ method = 'GET', headers = [], complete = true, expectsCo
     watch: ms => timeouts.push(ms),
     unwatch: () => timeouts.push(0),
   }
-  const asked = new Asked(new HeadReader().read(headers), '/a', connection.address)
-  const exchange = new Exchange(req, res, connection, responder, asked, 'id-1', 0, expectsContinue)
+  const head = new HeadReader().read(headers)
+  const exchange = new Exchange(req, res, connection as never, responder, head, 'id-1', 0, expectsContinue)
   connection.latest = exchange
   return { clock, finished, lifecycle, responder, timeouts, req, res, connection, exchange }
 }

@@ -1,7 +1,6 @@
 import t from 'tap'
-import { OwnAddresses } from '../../lib/edge/addresses.ts'
+import { EdgeLookup, OwnAddresses } from '../../lib/edge/addresses.ts'
 import { EdgeConnections } from '../../lib/edge/connections.ts'
-import { EdgeLookup } from '../../lib/edge/lookup.ts'
 import type { InternalRequest } from '../../lib/invocation/internal-call.ts'
 import {
   CALLBACK_ATTEMPTS,

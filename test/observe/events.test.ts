@@ -1,6 +1,5 @@
 import t from 'tap'
-import { inject } from '../../lib/http/inject.ts'
-import { fetchWith } from '../../lib/http/fetch.ts'
+import { fetchWith, inject } from '../../lib/http/inject.ts'
 import { toRequestRecord } from '../../lib/http/request-record.ts'
 import { EVENT_NAMES, GatewayEvents, type ScheduleRecord } from '../../lib/observe/events.ts'
 import { FakeClock } from '../helpers/clock.ts'

@@ -72,11 +72,3 @@ t.test(
     }
   },
 )
-
-t.test('[runtime/wire-protocol.4] the header of a call may end with a part that many calls share', async t => {
-  const { call } = makeCall('new')
-  call.header = '{"a":1'
-  t.equal(call.wholeHeader, '{"a":1')
-  call.rest = { text: ',"b":2}', bytes: Buffer.from(',"b":2}') }
-  t.equal(call.wholeHeader, '{"a":1,"b":2}')
-})

@@ -1,0 +1,50 @@
+import t from 'tap'
+import { toAdmissionLimits } from '../../lib/invocation/policy.ts'
+import { TEST_POLICY } from '../helpers/fn.ts'
+
+const POOL = {
+  enabled: true,
+  minWarm: 0,
+  maxWorkers: 3,
+  maxQueue: 4,
+  queueTimeoutMs: 5,
+  queuePollMs: 20,
+  idleTtlSeconds: 300,
+  overflowStatus: 503 as const,
+}
+
+t.test('[invocation/admission.2, invocation/admission.3, invocation/admission.14] limits of a policy', async t => {
+  const defaultQueue = { maxQueue: 9, timeoutMs: 50 }
+  t.match(toAdmissionLimits({ ...TEST_POLICY, defaultQueue }), {
+    maxWorkers: 20,
+    maxQueue: 9,
+    queueTimeoutMs: 50,
+    overflow: { status: 429, message: 'concurrency limit reached' },
+    queueTimeout: { status: 429, message: 'concurrency queue timeout', headers: { 'Retry-After': '1' } },
+  })
+  t.match(toAdmissionLimits({ ...TEST_POLICY, defaultQueue, workerPool: POOL }), { maxQueue: 4, queueTimeoutMs: 5 })
+  t.match(toAdmissionLimits(TEST_POLICY), { maxWorkers: 20, maxQueue: 0, overflow: { status: 429 } })
+  t.match(toAdmissionLimits({ ...TEST_POLICY, workerPool: POOL }), {
+    maxWorkers: 3,
+    maxQueue: 4,
+    queueTimeoutMs: 5,
+    overflow: { status: 503 },
+    queueTimeout: { status: 503 },
+  })
+  for (const [maxConcurrency, maxWorkers, isSet, most] of [
+    [2, 3, true, 2],
+    [5, 3, true, 3],
+    [0, 3, true, 3],
+    [20, 50, false, 50],
+    [20, 3, false, 3],
+  ] as const) {
+    const given = isSet ? null : defaultQueue
+    const policy = { ...TEST_POLICY, maxConcurrency, defaultQueue: given, workerPool: { ...POOL, maxWorkers } }
+    t.match(toAdmissionLimits(policy), { maxWorkers: most, maxQueue: 4, overflow: { status: 503 } })
+  }
+  t.match(toAdmissionLimits({ ...TEST_POLICY, maxConcurrency: 7, workerPool: { ...POOL, enabled: false } }), {
+    maxWorkers: 7,
+    maxQueue: 0,
+    overflow: { status: 429, message: 'concurrency limit reached' },
+  })
+})
