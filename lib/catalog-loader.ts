@@ -17,8 +17,7 @@ import type { Step } from './http/exchange.ts'
 import type { ChosenHome } from './http/home.ts'
 import type { PublicCatalog } from './http/public.ts'
 import { countRecords, type RouteCounts, type RouteRecords, toRecords } from './router/route-records.ts'
-import { RouteTableBuilder } from './router/route-builder.ts'
-import type { RouteTable } from './router/route-table.ts'
+import { type RouteTable, RouteTableBuilder } from './router/route-table.ts'
 import type { SchemaStore } from './validation/schema-store.ts'
 
 export interface Catalog extends PublicCatalog {

@@ -3,7 +3,7 @@
 import { editDistance } from '../config/findings.ts'
 import type { Clock } from '../core/clock.ts'
 import { METHODS } from '../core/identity.ts'
-import type { RouteLeaf } from '../router/route-table.ts'
+import type { Settlement } from '../router/settle.ts'
 
 /** Routes that are named, and routes that are looked at: a large tree must not make a wrong address dear. */
 const SHOWN = 3
@@ -17,7 +17,7 @@ const SEGMENT_COST = 2
 /** Of the time that passes so much may go into looking: who asks for nonsense again and again must not slow others. */
 const SHARE = 1 / 20
 
-type Leaf = Pick<RouteLeaf, 'pattern' | 'methods'>
+type Leaf = Pick<Settlement, 'pattern' | 'methods'>
 
 /** Looks for near routes as long as that takes a small part of the time; one per gateway. */
 export class NearestRoutes {

@@ -4,10 +4,10 @@ import type { Claim, ClaimSource } from '../core/catalog.ts'
 import { ERROR_STATUS, type ErrorCode } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
 import { decideClaim, FORCED_STRENGTH } from '../core/transitions.ts'
-import { matchesHost, parseHost } from './hosts.ts'
-import type { RouteRefusal, RouteTable } from './route-table.ts'
 import {
   isVersioned,
+  matchesHost,
+  parseHost,
   type RouteEntry,
   type RouteMatch,
   type RouteParams,
@@ -15,6 +15,7 @@ import {
   standingOf,
   strengthOf,
 } from './settle.ts'
+import type { RouteRefusal, RouteTable } from './route-table.ts'
 
 const EQUAL_RIGHT = 'another claim has the same priority'
 

@@ -5,6 +5,9 @@ import { isObject } from '../core/json.ts'
 /** A JSON Schema: an object of keywords, or true for everything and false for nothing. */
 export type Schema = boolean | Readonly<Record<string, unknown>>
 
+/** References to definitions of a file begin with this. */
+export const DEFINITIONS = '#/$defs/'
+
 /** Keywords whose value is a schema, a list of them, or a map to them. Everything else is plain data. */
 const SINGLE: ReadonlySet<string> = new Set(
   'additionalProperties items contains not if then else propertyNames unevaluatedItems unevaluatedProperties contentSchema'.split(

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { segmentsOf } from '../../lib/core/pattern.ts'
-import { RadixTree } from '../../lib/router/radix-tree.ts'
-import { Edit, findText, insertText, kidFor, moreOf } from '../../lib/router/tree-nodes.ts'
+import { Edit, findText, insertText, kidFor, moreOf, RadixTree } from '../../lib/router/radix-tree.ts'
 import { patternOf } from '../helpers/claims.ts'
 
 const toEntry = (text: string, value: string) => ({ segments: segmentsOf(patternOf(text)), value })

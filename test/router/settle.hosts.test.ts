@@ -1,5 +1,5 @@
 import t from 'tap'
-import { hostsCover, hostsOverlap, matchesHost, parseHost } from '../../lib/router/hosts.ts'
+import { hostsCover, hostsOverlap, matchesHost, parseHost } from '../../lib/router/settle.ts'
 
 t.test('[router/route-table.17] which request hosts satisfy a rule', async t => {
   const rows: [string, string, boolean][] = [

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { type Finding, toPlace } from '../../lib/config/findings.ts'
-import { SchemaLinker } from '../../lib/validation/schema-linker.ts'
+import { SchemaLinker } from '../../lib/validation/schema-file.ts'
 
 function link(file: Record<string, unknown>, section: string) {
   const findings: Finding[] = []

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { FORMATS } from '../../lib/validation/formats.ts'
+import { FORMATS } from '../../lib/validation/schema-compiler.ts'
 
 t.test('[validation/request-schema.8] formats that are checked', async t => {
   const cases: [format: string, yes: string[], no: string[]][] = [

@@ -1,7 +1,6 @@
 import t from 'tap'
 import type { Claim } from '../../lib/core/catalog.ts'
-import { buildRouteTable } from '../../lib/router/route-builder.ts'
-import { describeClaim } from '../../lib/router/warnings.ts'
+import { buildRouteTable, describeClaim } from '../../lib/router/route-table.ts'
 import { makeClaim } from '../helpers/claims.ts'
 
 const codes = (claims: Claim[]): string[] =>

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parsePattern, PatternProblem } from '../../lib/validation/pattern-parser.ts'
+import { parsePattern, PatternProblem } from '../../lib/validation/linear-pattern.ts'
 
 t.test('[validation/linear-pattern.4] what cannot be checked in one walk is refused with its reason', async t => {
   const cases: [pattern: string, reason: RegExp][] = [

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { parseSchemaFile } from '../../lib/validation/schema-file.ts'
-import { SchemaCompiler } from '../../lib/validation/schema-compiler.ts'
-import { MAX_STEPS, StepCounter } from '../../lib/validation/schema-steps.ts'
+import { MAX_STEPS, SchemaCompiler, StepCounter } from '../../lib/validation/schema-compiler.ts'
 import type { Schema } from '../../lib/validation/schema-tree.ts'
 
 const compiler = await SchemaCompiler.load()

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Schema } from '../../lib/validation/schema-tree.ts'
-import { allowsNull, parametersOf, readText, shapeOf } from '../../lib/validation/text-values.ts'
+import { allowsNull, parametersOf, readText, shapeOf } from '../../lib/validation/request-schema.ts'
 
 const NONE = new Map<string, Schema>()
 

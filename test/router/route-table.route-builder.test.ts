@@ -1,5 +1,5 @@
 import t from 'tap'
-import { buildRouteTable, RouteTableBuilder } from '../../lib/router/route-builder.ts'
+import { buildRouteTable, RouteTableBuilder } from '../../lib/router/route-table.ts'
 import { strengthOf } from '../../lib/router/settle.ts'
 import { makeClaim } from '../helpers/claims.ts'
 import { makeFn } from '../helpers/fn.ts'
