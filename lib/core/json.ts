@@ -5,6 +5,17 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/** The object that a JSON text is; null for any other text. */
+export function parseObject(text: string | null): Record<string, unknown> | null {
+  if (text === null) return null
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : null
+  } catch {
+    return null
+  }
+}
+
 /** What JSON escapes: quote, backslash, controls; lone surrogates are left to JSON.stringify as well. */
 const NEEDS_ESCAPE = /["\\\u0000-\u001f\ud800-\udfff]/
 

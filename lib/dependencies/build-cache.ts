@@ -11,6 +11,7 @@ import { basename } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
+import { type BuildPlan, type BuildTools, toProgramResult } from './build.ts'
 
 /** Programs kept of one handler: the newest and those before it that a draining worker may still be started from. */
 const KEPT_BUILDS = 2
@@ -18,10 +19,10 @@ const KEPT_BUILDS = 2
 /** Names that survive every file system and tool: others are replaced, with a digest that keeps them apart. */
 const PLAIN_NAME = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}$/
 
-/** Names of programs, and of drafts of them, each with the mark of who makes it: nothing else in their folder is the gateway's to delete. */
+/** Names of programs, and of drafts of them, each with the mark of its builder: the gateway deletes nothing else in their folder. */
 const PROGRAM_NAME = /^[0-9a-f]{32}$/
 const DRAFT_NAME = /^\.[0-9a-f]{32}(?:\.[0-9a-f]{8})?$/
-/** A draft that was begun so long before a program was finished is nobody's any more; builds have minutes. */
+/** A draft older than this when a program is finished was left behind; builds have minutes. */
 const DRAFT_AGE_MS = 3_600_000
 
 /** Collects what decides about a build. */
@@ -55,7 +56,7 @@ export class Workspace {
 
   /**
    * @param name - `.go-build` or `.rust-build`
-   * @param isPrivate - others must not see what it holds; whoever runs the program is let in when it is started
+   * @param isPrivate - other users must not see its files; the user that runs the program is let in when it is started
    */
   constructor(fn: FunctionVersion, name: string, isPrivate = false) {
     this.#isPrivate = isPrivate
@@ -76,6 +77,20 @@ export class Workspace {
     return this.#own.path
   }
 
+  /** @param build - leaves the program in place by `finish` */
+  plan(key: string, build: (tools: BuildTools) => Promise<void>): BuildPlan {
+    const binary = this.binary(key)
+    return {
+      key,
+      binary,
+      isBuilt: this.has(key),
+      build: async tools => {
+        await build(tools)
+        return toProgramResult(binary)
+      },
+    }
+  }
+
   /** Full path of the program for a key, built or not. */
   binary(key: string): string {
     return this.#programs.pathOf(key)
@@ -94,7 +109,7 @@ export class Workspace {
 
   /**
    * Makes the folders, with a `.gitignore` that keeps them out of repositories.
-   * @param user - who builds, in a folder of its own; null: the gateway
+   * @param user - builds in its folder; null: the gateway builds
    * @throws Error when the folder cannot be written
    */
   prepare(user: ToolUser | null = null): void {
@@ -103,7 +118,7 @@ export class Workspace {
     if (isNew && this.#isPrivate) chmodSync(this.#own.path, 0o700)
     this.#own.checkEntries()
     this.#user = user
-    // What is in the function's folder only the gateway changes.
+    // Only the gateway changes files in the function's folder.
     if (user !== null) this.#own = user.folder.below(this.#bench)
     this.#own.make()
     if (this.#root.read('.gitignore') === null) this.#root.write('.gitignore', '*\n')

@@ -1,8 +1,7 @@
-/** What the builders of go and rust have in common. Owner: §2.16, page dependencies/resolve. */
+/** The interface of a builder, and helpers that builders share: results, errors, source files and text. Owner: §2.16, page dependencies/resolve. */
 
 import { readdirSync, readFileSync, statSync } from 'node:fs'
-import { lstat, readdir } from 'node:fs/promises'
-import { join, relative, resolve, sep } from 'node:path'
+import { join, relative, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type ErrorDetail, GatewayError } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
@@ -44,9 +43,9 @@ export interface BuildPlan {
 }
 
 export interface BuildTools {
-  /** Aborted when nobody wants the work any more; its tools are killed then. */
+  /** Aborted when the work is not wanted any more; its tools are killed then. */
   readonly signal: AbortSignal
-  /** Whom the tools run as; absent where functions are not kept apart by users. */
+  /** The user of the tools; absent where functions are not kept apart by users. */
   readonly user?: ToolUser | null
   /** Runs a program with the build environment. */
   run(run: ToolCommand): Promise<ToolResult>
@@ -56,7 +55,7 @@ export interface BuildTools {
 
 interface ToolCommand extends Pick<ToolRun, 'command' | 'args' | 'cwd'> {
   env?: Readonly<Record<string, string>>
-  /** What the tool may write to, where it runs as a user: a folder below that of the user. */
+  /** The folder that the tool may write to where it runs as a user: below that of the user. */
   owns?: OwnFolder
 }
 
@@ -68,15 +67,15 @@ export interface Builder {
   timeoutMs: number
   /** Files in a function's folder that decide; absent: none. */
   manifests?: readonly string[]
-  /** Functions that are looked at at once where each look starts a tool; absent where none does, or one serves all. */
+  /** Functions whose sources are read at once where each read starts a tool; absent where none does, or one serves all. */
   looksAtOnce?: number
-  /** What goes on, before `<runtime> function <name>`; default `building`. */
+  /** Names the work, before `<runtime> function <name>`; default `building`. */
   action?: string
   /** False where nothing is done before a call asks for it; default true. */
   isAhead?: boolean
   /** False for a function that certainly needs nothing, so that no tool is looked for; absent where each needs something. */
   isNeeded?(fn: FunctionVersion): boolean
-  /** True when its sources are looked at only after work of another function; default false. */
+  /** True when its sources are read only after work for another function; default false. */
   isBusy?(fn: FunctionVersion): boolean
   /** The environment of its tools; default that of builds. */
   toEnv?(hostEnv: HostEnv): Record<string, string>
@@ -84,7 +83,7 @@ export interface Builder {
   ask?(fn: FunctionVersion, packages: readonly string[]): void
   /** Text that changes with every file that decides about the function's packages, those of its neighbours too. */
   stampOf?(fn: FunctionVersion): string
-  /** What is known of a function's packages, under the names of the control plane; null when nothing is. */
+  /** The record of a function's packages, under the names of the control plane; null when nothing is. */
   recordOf?(fn: FunctionVersion): object | null
   /** The functions of a new catalog. */
   retain?(functions: ReadonlyMap<string, FunctionVersion>): void
@@ -115,7 +114,7 @@ export function sourceError(message: string, detail: ErrorDetail = {}): GatewayE
   return new GatewayError('LOAD_FAILED', message, { detail })
 }
 
-/** True when trying again without a change may help: the cause is no line of the sources. */
+/** True when trying again without a change may help: the cause is not a line of the sources. */
 export function isPassing(error: GatewayError): boolean {
   return error.code !== 'LOAD_FAILED' || error.detail?.file === undefined
 }
@@ -135,7 +134,7 @@ export function toolError(action: string, result: ToolResult, timeoutMs: number,
   return new GatewayError('LOAD_FAILED', `build failed: ${tail === '' ? why : tail}`, { detail })
 }
 
-/** What a compiler said, as the owner of the sources reads it. */
+/** Errors of a compiler, with paths as the owner of the sources knows them. */
 interface CompilerErrors {
   lines: readonly string[]
   /** Of the first error in a file of the function's; null when there is none. */
@@ -223,6 +222,40 @@ export function readOptional(path: string): string | null {
   }
 }
 
+/** The text of a file, null when it cannot be read. */
+export function tryRead(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return null
+  }
+}
+
+/** Files that are worked on at once. */
+const AT_ONCE = 16
+
+/** Results of work for all items in order, a few at once. */
+export async function mapSome<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = []
+  for (let at = 0; at < items.length; at += AT_ONCE) {
+    results.push(...(await Promise.all(items.slice(at, at + AT_ONCE).map(work))))
+  }
+  return results
+}
+
+/** Names of a folder's entries, none when it cannot be read. */
+export function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return []
+  }
+}
+
+export function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+}
+
 /** Files below a folder that a test takes, full paths in order; hidden folders, packages and build results are not entered. */
 export function filesBelow(folder: string, isWanted: (name: string) => boolean, depth = 0): string[] {
   if (depth > MAX_BUILD_FOLDER_DEPTH) return []
@@ -235,6 +268,15 @@ export function filesBelow(folder: string, isWanted: (name: string) => boolean, 
     } else if (entry.isFile() && isWanted(entry.name)) found.push(path)
   }
   return found
+}
+
+/** Files of packages that a manifest names by their folder; a folder with more is not a package. */
+const MAX_LOCAL_FILES = 5000
+
+/** Full paths of the files of packages that a manifest names by their folders: they are part of what is built. */
+export function filesOfPackages(folders: readonly string[]): string[] {
+  const found = folders.filter(isFolder).flatMap(folder => filesBelow(folder, () => true))
+  return [...new Set(found)].sort().slice(0, MAX_LOCAL_FILES)
 }
 
 const SKIPPED: ReadonlySet<string> = new Set(['node_modules', 'vendor', '__pycache__', 'target', 'testdata'])
@@ -257,12 +299,12 @@ export function isMember(fn: FunctionVersion, fileName: string): boolean {
   return fn.kind === 'function' && !METHOD_PREFIX.test(stem) && !stem.includes('[')
 }
 
-// A look at source text without a compiler: what is code and what is comment or text.
+// Source text without a compiler: code, comments and quoted text.
 
 export interface TextRules {
   /** Quotes whose text may span lines and has no escapes. */
   raw: string
-  /** Block comments may lie in each other. */
+  /** Block comments may be nested. */
   nested: boolean
   /** `'` begins a character: `'x'`, `'\n'`. In Rust it may begin a lifetime too. */
   lifetimes: boolean
@@ -342,8 +384,7 @@ function rustText(text: string, at: number): [number, number] {
   return [at, end === -1 ? text.length : end + close.length]
 }
 
-// What a build or an install made, as people are told of it.
-
+/** The outcome of a build or an install. */
 export interface InstallResult {
   /** Packages that are there now; null for a program. */
   packages: number | null
@@ -356,8 +397,6 @@ export interface InstallResult {
 
 /** Names that one line shows. */
 const MAX_SHOWN_NAMES = 5
-/** Files that are looked at at once. */
-const LOOKS_AT_ONCE = 16
 
 /** @param path - full path of the program */
 export function toProgramResult(path: string): InstallResult {
@@ -401,67 +440,4 @@ export function toSizeText(bytes: number): string {
   }
   const digits = value >= 9.95 ? 0 : 1
   return `${Math.max(value, 0.1).toFixed(digits)} ${units[unit]}`
-}
-
-/** Bytes of all files below a folder; links are not followed. */
-export async function sizeOf(folder: string): Promise<number> {
-  const entries = await readdir(folder, { withFileTypes: true })
-  let sum = 0
-  for (let at = 0; at < entries.length; at += LOOKS_AT_ONCE) {
-    const sizes = await Promise.all(
-      entries.slice(at, at + LOOKS_AT_ONCE).map(async entry => {
-        const path = join(folder, entry.name)
-        if (entry.isDirectory()) return sizeOf(path)
-        return entry.isFile() ? (await lstat(path)).size : 0
-      }),
-    )
-    for (const size of sizes) sum += size
-  }
-  return sum
-}
-
-// // Packages that a manifest names by their folder: what lies there is part of what is built.
-// dependencies/resolve.
-
-/** Files of such packages that are looked at; a folder with more is no package. */
-const MAX_LOCAL_FILES = 5000
-
-/** `replace example.com/left => ../left`, alone or in a block; a path begins with a dot or a slash. */
-const GO_REPLACEMENT = /=>\s*("?)(\.{1,2}(?:\/[^\s"]*)?|\/[^\s"]+)\1/g
-
-/** Full paths of the files in folders that a `go.mod` puts in the place of modules. */
-export function filesOfGoReplacements(folder: string, mod: string): string[] {
-  const text = mod.replace(/\/\/.*$/gm, '')
-  return filesOf([...text.matchAll(GO_REPLACEMENT)].map(([, , path]) => resolve(folder, path!)))
-}
-
-const CARGO_PATH = /\bpath\s*=\s*(?:"([^"]*)"|'([^']*)')/g
-
-/** Full paths of the folders of crates that a folder's `Cargo.toml` names by path, and that these name. */
-export function pathCratesOf(folder: string): string[] {
-  const seen = new Set([folder])
-  for (const crate of seen) {
-    const text = readOptional(join(crate, 'Cargo.toml'))?.replace(/^\s*#.*$/gm, '') ?? ''
-    // In its own tables `path` is a file: the one of a target.
-    for (const [, double, single] of text.matchAll(CARGO_PATH)) {
-      const path = resolve(crate, double ?? single ?? '')
-      if (isFolder(path)) seen.add(path)
-    }
-  }
-  seen.delete(folder)
-  return [...seen]
-}
-
-/** Full paths of the files of those crates. */
-export function filesOfPathCrates(folder: string): string[] {
-  return filesOf(pathCratesOf(folder))
-}
-
-function filesOf(folders: readonly string[]): string[] {
-  const found = folders.filter(isFolder).flatMap(folder => filesBelow(folder, () => true))
-  return [...new Set(found)].sort().slice(0, MAX_LOCAL_FILES)
-}
-
-function isFolder(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
 }

@@ -3,7 +3,8 @@
  * tables and their entries, whose text stays as it is. Owner: §2.16, page dependencies/resolve.
  */
 
-import { isAbsolute, join } from 'node:path'
+import { isAbsolute, join, resolve } from 'node:path'
+import { isFolder, readOptional } from './build.ts'
 
 interface ManifestOptions {
   /** Letters, digits and `_`, one for each handler file: all functions of a root share one folder of build results. */
@@ -182,4 +183,21 @@ function withFullPaths(text: string, folder: string): string {
 
 function quote(text: string): string {
   return JSON.stringify(text)
+}
+
+const CARGO_PATH = /\bpath\s*=\s*(?:"([^"]*)"|'([^']*)')/g
+
+/** Full paths of the folders of crates that a folder's `Cargo.toml` names by path, and that these name. */
+export function pathCratesOf(folder: string): string[] {
+  const seen = new Set([folder])
+  for (const crate of seen) {
+    const text = readOptional(join(crate, 'Cargo.toml'))?.replace(/^\s*#.*$/gm, '') ?? ''
+    // In its own tables `path` is a file: the one of a target.
+    for (const [, double, single] of text.matchAll(CARGO_PATH)) {
+      const path = resolve(crate, double ?? single ?? '')
+      if (isFolder(path)) seen.add(path)
+    }
+  }
+  seen.delete(folder)
+  return [...seen]
 }

@@ -1,4 +1,7 @@
-/** `composer.json` beside a function: read, checked, and what of it reaches Composer. Owner: page dependencies/php. */
+/**
+ * `composer.json` and `composer.lock` beside a function: read and checked, with the files that they name by paths.
+ * Owner: page dependencies/php.
+ */
 
 import { readdirSync } from 'node:fs'
 import { dirname, join, relative, sep } from 'node:path'
@@ -26,7 +29,7 @@ const PLATFORM =
   /^(?:php(?:-(?:64bit|ipv6|zts|debug))?|hhvm|(?:ext|lib)-[a-z0-9]+(?:[_.-][a-z0-9]+)*|composer(?:-(?:plugin|runtime)-api)?)$/i
 const MAX_CONSTRAINT_CHARS = 512
 
-/** What decides about packages and their autoloader; nothing else reaches Composer, scripts least of all. */
+/** Fields that decide about packages and their autoloader; nothing else reaches Composer, scripts least of all. */
 const FIELDS = [
   ...['name', 'version', 'type', 'require', 'require-dev', 'conflict', 'replace', 'provide', 'autoload'],
   ...['repositories', 'minimum-stability', 'prefer-stable', 'extra'],
@@ -51,7 +54,7 @@ interface ComposerSource {
   kind: 'path' | 'off' | 'address' | 'wrong'
   /** Path or address as it is written, or what is wrong. */
   text: string
-  /** Word of the file whose line is told. */
+  /** Word of the file whose line messages name. */
   word: string
 }
 
@@ -61,7 +64,7 @@ export class ComposerManifest {
   readonly #text: string
   readonly #json: Readonly<Record<string, unknown>>
 
-  /** @throws GatewayError when it is no JSON object, or names something that is no package */
+  /** @throws GatewayError when it is no JSON object, or names something that is not a package */
   constructor(text: string, label: string) {
     this.label = label
     this.#text = text
@@ -102,7 +105,7 @@ export class ComposerManifest {
     return rules.flatMap(rule => textsIn(autoload[rule]))
   }
 
-  /** What Composer gets. @param plugins - names of packages whose plugins may run */
+  /** The manifest that Composer gets. @param plugins - names of packages whose plugins may run */
   toStaged(plugins: readonly string[]): Record<string, unknown> {
     const staged = pick(this.#json, FIELDS)
     if (this.#json.repositories !== undefined) staged.repositories = withoutLinks(this.#json.repositories)
@@ -137,7 +140,7 @@ export class ComposerManifest {
     for (const [name, constraint] of Object.entries(this.#objectOf(field))) {
       if (!isComposerName(name) && !PLATFORM.test(name)) {
         const hint = 'write vendor/package, php, or ext- and the name of an extension'
-        throw this.error(`${field}: ${showToken(name)} is no name of a package`, name, hint)
+        throw this.error(`${field}: ${showToken(name)} is not a package name`, name, hint)
       }
       if (typeof constraint === 'string' && isConstraint(constraint)) continue
       const why = `${field}: ${name} must be a version constraint as text, got ${showToken(constraint)}`
@@ -148,7 +151,7 @@ export class ComposerManifest {
   #toSource(name: string | null, value: unknown): ComposerSource {
     const wrong = (text: string, word = 'repositories'): ComposerSource => ({ kind: 'wrong', text, word })
     if (value === false && name !== null) return { kind: 'off', text: name, word: name }
-    if (!isObject(value)) return wrong(`repositories: ${showToken(value)} is no repository`, name ?? undefined)
+    if (!isObject(value)) return wrong(`repositories: ${showToken(value)} is not a repository`, name ?? undefined)
     const { type, url } = value
     if (type === undefined && Object.values(value).every(one => one === false)) {
       return { kind: 'off', text: Object.keys(value).join(), word: 'repositories' }
@@ -195,8 +198,6 @@ function pick(from: Readonly<Record<string, unknown>>, names: readonly string[])
   return Object.fromEntries(names.filter(name => from[name] !== undefined).map(name => [name, from[name]]))
 }
 
-// `composer.lock` beside a function: what it pins, and where from.
-
 export const COMPOSER_LOCK = 'composer.lock'
 
 interface LockedPackage {
@@ -216,13 +217,14 @@ interface LockedSource {
   url: string
 }
 
+/** `composer.lock` beside a function: its packages, and where they come from. */
 export class ComposerLock {
   readonly text: string
   /** Below the functions root, for messages. */
   readonly label: string
   readonly #json: Readonly<Record<string, unknown>>
 
-  /** @throws GatewayError when it is no lock file */
+  /** @throws GatewayError when it is not a lock file */
   constructor(text: string, label: string) {
     this.text = text
     this.label = label
@@ -236,7 +238,7 @@ export class ComposerLock {
       this.#json = json
       return
     }
-    const why = json === null ? 'is not JSON' : 'is no lock file of Composer 2'
+    const why = json === null ? 'is not JSON' : 'is not a Composer 2 lock file'
     throw installError(`${label}: ${why}`, { file: label }, 'delete it, and it is made again from composer.json')
   }
 
@@ -254,8 +256,8 @@ export class ComposerLock {
   }
 
   /**
-   * The file without packages from paths that the manifest names no more: Composer would install them from there. What it names
-   * instead is resolved again.
+   * The file without packages from paths that the manifest does not name any more: Composer would install them from there. Their
+   * replacements are resolved again.
    */
   withoutStalePaths(isNamed: (url: string) => boolean): ComposerLock {
     const stale = new Set(
@@ -332,7 +334,7 @@ function isPackageHost(url: string): boolean {
   return port === '' && username === '' && PACKAGE_HOSTS.has(hostname)
 }
 
-// Files that Composer reads beside `composer.json`: packages in paths, and classes to be listed.
+// Files that Composer reads beside `composer.json`: packages in paths, and classes that it lists.
 
 const INSTALLED = 'vendor'
 /** Folders that one pattern may stand for. */
@@ -365,7 +367,7 @@ export function checkComposerSources(
   }
   for (const path of manifest.classPaths) {
     const fail = (why: string, hint: string) => manifest.error(`autoload: ${why}`, path, hint)
-    // A folder that is not there is Composer's to tell.
+    // Composer reports a missing folder itself.
     addPath(collector, path, { ...checks, folder, fail, mayLack: true })
   }
   if (lock !== null) addLocked(collector, lock, { ...checks, folder })
@@ -398,7 +400,7 @@ function addPath(
   // Composer puts variables and the home in.
   if (/^[/\\~]|[$%{}[\]\p{Cc}]|^[a-z]:/iu.test(path))
     throw fail(
-      `${JSON.stringify(path)} is no plain path`,
+      `${JSON.stringify(path)} is not a plain path`,
       'write it as it leads there from composer.json, with * at most',
     )
   if (bound !== '' && climbsOut(path, folder, checks.root)) {

@@ -8,10 +8,10 @@ import type { ComposerManifest } from './composer-manifest.ts'
 import { installError, passingError } from './install-step.ts'
 import type { ToolResult } from './run-tool.ts'
 
-/** Given to every command. What stands here wins over files and the environment. */
+/** Given to every command. These win over files and the environment. */
 const FLAGS = [
   ...['--no-interaction', '--no-ansi', '--no-progress'],
-  // What a function needs at run time, as archives; no script of a manifest runs.
+  // Packages for run time, as archives; scripts of manifests do not run.
   ...['--no-dev', '--prefer-dist', '--no-scripts'],
 ] as const
 
@@ -21,7 +21,7 @@ const NOT_IN_LOCK =
   /Required(?: \([^)]*\))? package "([^"\s]+)" is (?:not present in the lock file|in the lock file as)/g
 const LOCK_DIFFERS = /The lock file is not up to date with the latest changes in composer\.json/
 
-/** Who asked for the packages, for messages. */
+/** The folder that asked for the packages, for messages. */
 interface ComposerAsker {
   /** Folder below the functions root. */
   label: string
@@ -36,7 +36,7 @@ interface ComposerInstall extends ComposerAsker {
   composer: string
   /** Holds `composer.json`, and `composer.lock` when `hasLock`. */
   cwd: string
-  /** What Composer may write to, `cwd` in it; absent where it runs as the gateway. */
+  /** The folder that Composer may write to, `cwd` in it; absent where it runs as the gateway. */
   draft?: OwnFolder
   /** Full path of a folder above it: repositories there and further up are none of the function's. */
   ceiling: string
@@ -79,7 +79,7 @@ function runComposer(install: ComposerInstall, args: readonly string[], tools: B
     COMPOSER_MIRROR_PATH_REPOS: '1',
     COMPOSER_VENDOR_DIR: 'vendor',
     COMPOSER_BIN_DIR: 'vendor/bin',
-    // Versions are not guessed from a repository that the functions root happens to lie in.
+    // Versions are not guessed from a repository that the functions root happens to be in.
     COMPOSER_ROOT_VERSION: '1.0.0',
     GIT_CEILING_DIRECTORIES: ceiling,
     GIT_TERMINAL_PROMPT: '0',
@@ -112,111 +112,82 @@ function isPhp(composer: string): boolean {
   }
 }
 
-interface Reading {
-  pattern: RegExp
-  /** Lasts until a file changes. */
-  isLasting: boolean
-  hint: (name: string) => string
-}
+/** A sign of a failure in Composer's output, and how to mend it; `%s` is the entry of the manifest that failed. */
+type Reading = readonly [pattern: RegExp, hint: string]
 
+/** Failures for which trying again may help. */
 const PASSING: readonly Reading[] = [
-  {
-    pattern:
-      /curl error (?:5|6|7|28|35|52|55|56)\b|could not resolve (?:host|proxy)|getaddrinfo|connection (?:refused|reset|timed out)|network (?:is unreachable|disabled)|could not be fully loaded|failed to open stream: (?:operation|connection)/i,
-    isLasting: false,
-    hint: () => 'check the network and the repositories; it is tried again after a while',
-  },
-  {
-    pattern: /could not authenticate|invalid credentials|HTTP\/[\d.]+ 40[137]|authentication required/i,
-    isLasting: false,
-    hint: () => 'a repository wants a login: put it into the auth.json of the user that runs the gateway',
-  },
-  { pattern: /no space left on device/i, isLasting: false, hint: () => 'the disk is full' },
-  {
-    pattern: /requires PHP's zip extension/i,
-    isLasting: false,
-    hint: () => "install PHP's zip extension: artifact repositories are read with it",
-  },
-  {
-    pattern: /zip extension and unzip|unzip(?:\/7z)? commands? (?:are|is) (?:both )?missing/i,
-    isLasting: false,
-    hint: () => "install unzip or PHP's zip extension",
-  },
-  {
-    pattern: /HOME or COMPOSER_HOME|is not writable|permission denied/i,
-    isLasting: false,
-    hint: () => 'Composer writes to its home and cache: set COMPOSER_HOME to a folder that can be written',
-  },
+  [
+    /curl error (?:5|6|7|28|35|52|55|56)\b|could not resolve (?:host|proxy)|getaddrinfo|connection (?:refused|reset|timed out)|network (?:is unreachable|disabled)|could not be fully loaded|failed to open stream: (?:operation|connection)/i,
+    'check the network and the repositories; it is tried again after a while',
+  ],
+  [
+    /could not authenticate|invalid credentials|HTTP\/[\d.]+ 40[137]|authentication required/i,
+    'a repository wants a login: put it into the auth.json of the user that runs the gateway',
+  ],
+  [/no space left on device/i, 'the disk is full'],
+  [/requires PHP's zip extension/i, "install PHP's zip extension: artifact repositories are read with it"],
+  [
+    /zip extension and unzip|unzip(?:\/7z)? commands? (?:are|is) (?:both )?missing/i,
+    "install unzip or PHP's zip extension",
+  ],
+  [
+    /HOME or COMPOSER_HOME|is not writable|permission denied/i,
+    'Composer writes to its home and cache: set COMPOSER_HOME to a folder that can be written',
+  ],
 ]
 
+/** Failures that last until a file changes. */
 const LASTING: readonly Reading[] = [
-  {
-    pattern: /blocked by your allow-plugins config/i,
-    isLasting: true,
-    hint: () => 'name the package in allow_scripts of fn.config.json',
-  },
-  {
-    pattern: /could not be found in any version|could not find (?:a matching version of )?package/i,
-    isLasting: true,
-    hint: name => `no repository has ${name}: correct the name, or add the repository that has it`,
-  },
-  {
-    pattern: /missing from your system|your php version|is disabled by/i,
-    isLasting: true,
-    hint: () => 'install what is missing and start the gateway again, or change the requirement',
-  },
-  {
-    pattern: /does not match (?:the|your) (?:constraint|minimum-stability)/i,
-    isLasting: true,
-    hint: name => `change the version of ${name} in composer.json to one that there is`,
-  },
-  {
-    pattern: /checksum verification of the file failed/i,
-    isLasting: true,
-    hint: () => 'the archive is not what composer.lock pins: delete composer.lock when that is meant',
-  },
-  {
-    pattern: /could not parse version constraint|expected JSON schema|is invalid/i,
-    isLasting: true,
-    hint: () => 'correct composer.json: composer validate tells more',
-  },
-  {
-    pattern: /does not exist|does not appear to be a file nor a folder/,
-    isLasting: true,
-    hint: path => `correct the path ${path} in composer.json`,
-  },
-  {
-    pattern: /lock file does not contain/i,
-    isLasting: true,
-    hint: () => 'run composer update in the folder, or delete composer.lock',
-  },
-  {
-    pattern: /could not be resolved to an installable set/i,
-    isLasting: true,
-    hint: () => 'two packages want different versions of a third: change one of the constraints',
-  },
+  [/blocked by your allow-plugins config/i, 'name the package in allow_scripts of fn.config.json'],
+  [
+    /could not be found in any version|could not find (?:a matching version of )?package/i,
+    'no repository has %s: correct the name, or add the repository that has it',
+  ],
+  [
+    /missing from your system|your php version|is disabled by/i,
+    'install what is missing and start the gateway again, or change the requirement',
+  ],
+  [
+    /does not match (?:the|your) (?:constraint|minimum-stability)/i,
+    'change the version of %s in composer.json to one that there is',
+  ],
+  [
+    /checksum verification of the file failed/i,
+    'the archive is not what composer.lock pins: delete composer.lock when that is meant',
+  ],
+  [
+    /could not parse version constraint|expected JSON schema|is invalid/i,
+    'correct composer.json: composer validate lists its errors',
+  ],
+  [/does not exist|does not appear to be a file nor a folder/, 'correct the path %s in composer.json'],
+  [/lock file does not contain/i, 'run composer update in the folder, or delete composer.lock'],
+  [
+    /could not be resolved to an installable set/i,
+    'two packages want different versions of a third: change one of the constraints',
+  ],
 ]
 
 /** A Composer that ended badly, in the words of a folder that wants what it was to install. */
 export function toComposerError(result: ToolResult, { label, manifest, timeoutMs }: ComposerAsker): GatewayError {
   if (result.timedOut) {
     const message = `${label}: composer took longer than ${timeoutMs / 1000} s and was stopped`
-    return passingError(message, PASSING[0]!.hint(''), result)
+    return passingError(message, PASSING[0]![1], result)
   }
   const tail = toTail(result.output)
   const cause = findCause(result.output, manifest)
   // Without a cache it goes on all the same.
   const said = result.output.replace(/^Cannot create cache directory.*$/gm, '')
-  const reading = [...PASSING, ...LASTING].find(({ pattern }) => pattern.test(said))
+  const reading = [...PASSING, ...LASTING].find(([pattern]) => pattern.test(said))
   const message = `${label}: composer: ${tail === '' ? (result.problem ?? `exited with code ${result.code}`) : tail}`
   if (reading === undefined) return passingError(message, undefined, result)
-  const hint = reading.hint(cause ?? 'the package')
-  if (!reading.isLasting) return passingError(message, hint, result)
+  const hint = reading[1].replace('%s', () => cause ?? 'the package')
+  if (PASSING.includes(reading)) return passingError(message, hint, result)
   const line = cause === null ? 1 : manifest.lineOf(cause)
   return installError(`${manifest.label}:${line}: ${message}`, { file: manifest.label, line }, hint, result)
 }
 
-/** What of the manifest a failure is about: a package, else a text of the file. */
+/** The entry of the manifest that a failure is about: a package, else a text of the file. */
 const CAUSES: readonly RegExp[] = [
   /Root composer\.json requires (?:PHP extension |linked library )?([\w./-]+)/i,
   /version constraint (.+?): Invalid/,
@@ -236,7 +207,7 @@ const NOISE =
 const MAX_TAIL_LINES = 5
 const MAX_TAIL_CHARS = 800
 
-/** What of Composer's output matters, in one line. */
+/** The lines of Composer's output that matter, in one. */
 function toTail(output: string): string {
   const lines = output
     .split('\n')

@@ -1,11 +1,11 @@
-/** What is known of a function's packages: `.svc-deps-state.json` among them, and `metadata.dependency_resolution`. Owner: §2.16, §2.17. */
+/** Records of a function's packages: `.svc-deps-state.json` among them, and `metadata.dependency_resolution`. Owner: §2.16, §2.17. */
 
 import type { Clock } from '../core/clock.ts'
-import { isObject } from '../core/json.ts'
+import { parseObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { PackageFolder, type SetOutcome, STATE_FILE, TARGETS } from './package-set.ts'
 
-/** What reading a function's files found, before anything is installed. */
+/** Findings from a function's files, before anything is installed. */
 export interface DependencyFacts {
   /** `manifest` when the function or its comments name packages, `inferred` when only imports or a manifest generated from them do. */
   mode: 'manifest' | 'inferred'
@@ -44,14 +44,8 @@ export interface DependencyRecord {
 
 /** The record of a folder; null when there is none of the language that can be read. */
 export function readState(folder: string, runtime: string): DependencyRecord | null {
-  const bytes = stateFolder(folder, runtime).read(STATE_FILE)
-  if (bytes === null) return null
-  try {
-    const value: unknown = JSON.parse(bytes.toString('utf8'))
-    return isObject(value) && value.runtime === runtime ? (value as unknown as DependencyRecord) : null
-  } catch {
-    return null
-  }
+  const state = parseObject(stateFolder(folder, runtime).read(STATE_FILE)?.toString('utf8') ?? null)
+  return state?.runtime === runtime ? (state as unknown as DependencyRecord) : null
 }
 
 /** Nothing is written among packages that others installed: their record is known while the gateway runs. */
@@ -65,18 +59,17 @@ function stateFolder(folder: string, runtime: string): OwnFolder {
   return new OwnFolder(folder, TARGETS[runtime]!)
 }
 
-// What is known of the packages of each folder: kept while the gateway runs, and written beside the function.
-
-/** What a look at a folder, or an install, came to. */
+/** The outcome of a look at a folder, or of an install. */
 interface Noted {
   status: DependencyRecord['last_install_status']
   error: string | null
   /** The set that is in place now. */
   outcome?: SetOutcome
-  /** What was written beside the function. */
+  /** Files that were written beside the function. */
   settled?: { isManifestGenerated: boolean; manifest: string | null; lockFile: string | null }
 }
 
+/** The record of each folder: in memory, and written beside the function. */
 export class InstallRecords {
   readonly #runtime: string
   readonly #clock: Clock

@@ -11,15 +11,13 @@ import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import type { FileReader } from '../files/function-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
-import { below } from './build.ts'
+import { below, mapSome } from './build.ts'
 import { BuildKey } from './build-cache.ts'
 
 /** Files and bytes of all packages that one function names by paths. */
 const MAX_FILES = 5000
 const MAX_BYTES = 64 * 1024 * 1024
-/** Files that are read at once. */
-const READS_AT_ONCE = 16
-/** Folders that are nobody's source; what is installed in a package is installed anew. */
+/** Folders without sources of the package. */
 const SKIPPED: readonly string[] = ['.git', '.svc', '.svc-deps']
 
 export interface FilePackages {
@@ -85,7 +83,7 @@ interface PackagePlaces {
 interface Staged {
   /** The draft itself, or the folder in it from where paths of the manifest lead to copies. */
   cwd: OwnFolder
-  /** As of `digestFiles`: another one when somebody saved meanwhile. */
+  /** As of `digestFiles`: another one when a file was saved meanwhile. */
   digest: string
 }
 
@@ -140,17 +138,12 @@ async function readAll(
 ): Promise<string> {
   const key = new BuildKey()
   const all = [...new Set(files)].sort()
-  for (let at = 0; at < all.length; at += READS_AT_ONCE) {
-    const some = all.slice(at, at + READS_AT_ONCE)
-    const contents = await Promise.all(
-      some.map(async file => {
-        const content = read === null ? await readFile(file) : read(file)
-        await take(file, content)
-        return content
-      }),
-    )
-    for (const [i, file] of some.entries()) key.add(below(folder, file), contents[i]!)
-  }
+  const digests = await mapSome(all, async file => {
+    const content = read === null ? await readFile(file) : read(file)
+    await take(file, content)
+    return new BuildKey().add('content', content).toString()
+  })
+  for (const [i, file] of all.entries()) key.add(below(folder, file), digests[i]!)
   return key.toString()
 }
 

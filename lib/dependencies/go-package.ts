@@ -2,13 +2,14 @@
 
 import type { FileReader } from '../files/function-file.ts'
 import { readdirSync, readFileSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import {
   below,
   blankOut,
   filesBelow,
+  filesOfPackages,
   GO_TEXT,
   isMember,
   lineOf,
@@ -56,10 +57,13 @@ export class GoPackage {
     this.symbol = this.#findSymbol()
   }
 
-  /** Full paths of sources of the module's other packages, and of files that `//go:embed` names. */
-  otherInputs(hasModule: boolean): string[] {
-    const found = new Set<string>()
-    if (hasModule || this.members.some(({ text }) => text.includes(`"${OWN_MODULE}/`))) {
+  /**
+   * Full paths of sources of the module's other packages, of files that `//go:embed` names, and of modules in folders.
+   * @param mod - text of `go.mod`; null without one
+   */
+  otherInputs(mod: string | null): string[] {
+    const found = new Set(filesOfGoReplacements(this.#fn.fnDir, mod ?? ''))
+    if (mod !== null || this.members.some(({ text }) => text.includes(`"${OWN_MODULE}/`))) {
       for (const path of filesBelow(this.#fn.fnDir, name => name.endsWith('.go'))) {
         if (dirname(path) !== this.folder) found.add(path)
       }
@@ -137,6 +141,15 @@ export class GoPackage {
   #place(name: string, line: number): Place {
     return { file: below(this.#functionsRoot, join(this.folder, name)), line }
   }
+}
+
+/** `replace example.com/left => ../left`, alone or in a block; a path begins with a dot or a slash. */
+const GO_REPLACEMENT = /=>\s*("?)(\.{1,2}(?:\/[^\s"]*)?|\/[^\s"]+)\1/g
+
+/** Full paths of the files in folders that a `go.mod` puts in the place of modules. */
+export function filesOfGoReplacements(folder: string, mod: string): string[] {
+  const text = mod.replace(/\/\/.*$/gm, '')
+  return filesOfPackages([...text.matchAll(GO_REPLACEMENT)].map(([, , path]) => resolve(folder, path!)))
 }
 
 function isHelper(fn: FunctionVersion, name: string): boolean {

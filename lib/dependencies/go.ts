@@ -16,14 +16,11 @@ import {
   type BuildTools,
   compilerError,
   type CompilerPlace,
-  filesOfGoReplacements,
-  type InstallResult,
   readOptional,
   toFolderName,
   type Toolchain,
   toOldError,
   toolError,
-  toProgramResult,
   workerSources,
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
@@ -45,7 +42,7 @@ interface GoOptions {
 
 /** Part of the key: a change of how programs are built builds them again. */
 const RECIPE = 'go 3'
-/** Oldest toolchain that builds the worker's package, and the oldest language it may be told to speak. */
+/** Oldest toolchain that builds the worker's package, and the oldest language version for `go.mod`. */
 const OLDEST_MINOR = 19
 const OLDEST_LANGUAGE = '1.18'
 const WORKER_PACKAGE = 'fngwruntime'
@@ -106,15 +103,9 @@ class GoBuild {
       .add('vendor', readOptional(join(fnDir, 'vendor', 'modules.txt')))
     for (const [name, text] of this.#worker) key.add(name, text)
     for (const { name, text } of members) key.add(name, text)
-    const others = [...this.#package.otherInputs(mod !== null), ...filesOfGoReplacements(fnDir, mod ?? '')]
-    for (const path of others) key.add(below(fnDir, path), readFileSync(path))
+    for (const path of this.#package.otherInputs(mod)) key.add(below(fnDir, path), readFileSync(path))
     const id = key.toString()
-    return {
-      key: id,
-      isBuilt: this.#workspace.has(id),
-      binary: this.#workspace.binary(id),
-      build: tools => this.#build(tools, toolchain, id, mod, sum),
-    }
+    return this.#workspace.plan(id, tools => this.#build(tools, toolchain, id, mod, sum))
   }
 
   async #build(
@@ -123,7 +114,7 @@ class GoBuild {
     key: string,
     mod: string | null,
     sum: string | null,
-  ): Promise<InstallResult> {
+  ): Promise<void> {
     const workspace = this.#workspace
     workspace.prepare(tools.user ?? null)
     const module = mod === null ? OWN_MODULE : (/^\s*module\s+"?([^\s"]+)/m.exec(mod)?.[1] ?? OWN_MODULE)
@@ -159,10 +150,9 @@ class GoBuild {
     })
     if (result.code !== 0) throw this.#toError(result, mod !== null)
     await workspace.finish(key)
-    return toProgramResult(workspace.binary(key))
   }
 
-  /** What the tool sees instead of what is there: by full path, '' for nothing. */
+  /** Replacements of files that the tool sees: by full path, '' for none. */
   #overlay(module: string, modFile: string): Record<string, string> {
     const { folder, members, symbol } = this.#package
     const replace: Record<string, string> = { [join(this.#fn.fnDir, 'go.mod')]: modFile }

@@ -1,5 +1,5 @@
 /**
- * What a language's step provides to the installing of packages, and how it tells failures. `install.ts` is the mechanism.
+ * The interface of a language to the installer (`install.ts`), and what languages share: errors, files of a folder, manifests as text.
  * Owner: §2.16, page dependencies/install.
  */
 
@@ -74,7 +74,7 @@ export interface InstallStep {
   readonly isAhead: boolean
   /** False when the setting says so: nothing is read and nothing written. */
   readonly isOn: boolean
-  /** What turns it off, for records: `FN_AUTO_REQUIREMENTS`. */
+  /** The setting that turns it off, for records: `FN_AUTO_REQUIREMENTS`. */
   readonly setting: string
   /** Settings that decide about the outcome, as text: part of the signature. */
   readonly rules: string
@@ -90,7 +90,7 @@ export interface InstallStep {
   isWanted(unit: InstallUnit): boolean
   /** Of what the folder's functions find in folders above it; another one when that changed. */
   stampAbove?(folder: string): string
-  /** What of the interpreter decides about the packages: version, system. `program` is the runtime's own. */
+  /** Facts of the interpreter that decide about the packages: version, system. `program` is the runtime's own. */
   readVersion(program: string, tools: BuildTools, cwd: string): Promise<string>
   /**
    * Reads what a folder wants. Nothing is written.
@@ -162,8 +162,6 @@ export function passingError(message: string, hint?: string, cause?: unknown): G
   return new GatewayError('LOAD_FAILED', `install failed: ${message}`, { ...detail, cause })
 }
 
-// Files of a unit's folder: how messages call them, and whether they are the gateway's to write.
-
 /** `shop/cart/package.json`: below the functions root. */
 export function labelOf({ label }: Pick<InstallUnit, 'label'>, name: string): string {
   return label === '.' ? name : `${label}/${name}`
@@ -179,8 +177,6 @@ export function isWritable(folder: OwnFolder, name: string): boolean {
   return lstatSync(folder.pathOf(name), { throwIfNoEntry: false })?.isFile() !== false
 }
 
-// Manifests and lock files as text: read up to a bound, parsed, and failures that name a line.
-
 /** Bytes of a manifest or lock file that is read. */
 const MAX_MANIFEST_BYTES = 8 * 1024 * 1024
 
@@ -190,7 +186,7 @@ export function readSmallFile(path: string, label: string): string | null {
   if (stats === undefined) return null
   const isRight = stats.isFile() && stats.size <= MAX_MANIFEST_BYTES
   if (isRight) return readFileSync(path, 'utf8').replace(/^\uFEFF/, '')
-  const what = stats.isFile() ? `has ${stats.size} bytes; ${MAX_MANIFEST_BYTES} are the most` : 'is no regular file'
+  const what = stats.isFile() ? `has ${stats.size} bytes; ${MAX_MANIFEST_BYTES} are the most` : 'is not a regular file'
   throw installError(`${label} ${what}`, { file: label })
 }
 
@@ -212,7 +208,7 @@ export function parseManifest(text: string, label: string, example: string): Rec
 const MAX_SHOWN_CHARS = 80
 
 /**
- * What a message shows of a value: its first word without credentials, query or what follows a `=`. The line around it may
+ * A value as messages show it: its first word without credentials, query or text after a `=`. The line around it may
  * hold a secret: the manifest may be a link to another file.
  */
 export function showToken(value: unknown): string {

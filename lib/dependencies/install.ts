@@ -10,7 +10,7 @@
  * An import that no package answers fails the functions that need it (`FN_AUTO_INFER_STRICT`), not their neighbours.
  *
  * `Builds` (resolve.ts) asks an `Installer` as it asks the builders of go and rust: it shares the work of calls for one function,
- * bounds how many tools run, tells progress, and keeps a failure until the function's files change.
+ * bounds how many tools run, reports progress, and keeps a failure until the function's files change.
  *
  * WHAT A STEP HAS TO PROVIDE is `InstallStep` (install-step.ts): fields for the mechanism, `plan` to say what a folder wants, and in the plan
  * `fill` (run the tool in an empty folder), `blame` and `unmet` (imports without a package), `settle` (manifests and lock files beside
@@ -25,7 +25,6 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
-import { ValueChanges } from '../core/list-change.ts'
 import { KeyedMutex } from '../core/semaphore.ts'
 import { toShellWord } from '../core/text.ts'
 import { OwnFolder } from '../files/own-folder.ts'
@@ -47,8 +46,15 @@ import {
   type Settled,
   type UnmetImport,
 } from './install-step.ts'
-import { type Asker, PackageFolder, type PackageSet, PackageSets, type SetOutcome, toSet } from './package-set.ts'
-import { listInstalled } from './dependencies.ts'
+import {
+  type Asker,
+  listInstalled,
+  PackageFolder,
+  type PackageSet,
+  PackageSets,
+  type SetOutcome,
+  toSet,
+} from './package-set.ts'
 
 interface InstallerOptions {
   functionsRoot: string
@@ -77,7 +83,7 @@ interface Look {
   unmet: readonly UnmetImport[]
 }
 
-/** What is known of a folder with imports that no package answers, until one of its files changes. */
+/** A folder with imports that no package answers, as it stays until one of its files changes. */
 interface Gaps {
   signature: string
   failed: InstallUnit['failed']
@@ -104,9 +110,8 @@ export class Installer implements Builder {
   /** Installs that go on or wait, by full path of the folder. */
   readonly #installing = new Map<string, number>()
   readonly #records: InstallRecords
-  readonly #changes = new ValueChanges<FunctionVersion>(fn => fn.runtime === this.runtime)
-  /** Functions of the runtime by their folder, of folders that hold several: of ten thousand nobody may look at all for each. */
-  readonly #shared = new Map<string, readonly FunctionVersion[]>()
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
+  #shared: ReadonlyMap<string, readonly FunctionVersion[]> | null = null
   /** Of `fngw deps add`, by full path of the folder. */
   readonly #asked = new Map<string, readonly string[]>()
   /** By full path of the folder. */
@@ -135,26 +140,25 @@ export class Installer implements Builder {
   }
 
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    this.#functions = functions
+    this.#shared = null
     this.#plainFolders.clear()
-    const { gone, fresh } = this.#changes.next(functions)
-    const changed = new Set([...gone, ...fresh].map(fn => fn.fnDir))
-    if (changed.size === 0) return
-    for (const folder of changed) this.#shared.delete(folder)
-    for (const [folder, beside] of this.#groupIn(changed)) this.#shared.set(folder, beside)
   }
 
-  /** The functions of those folders that hold several. */
-  #groupIn(folders: ReadonlySet<string>): Map<string, FunctionVersion[]> {
-    const first = new Map<string, FunctionVersion>()
-    const groups = new Map<string, FunctionVersion[]>()
-    for (const fn of this.#changes.values) {
-      if (!folders.has(fn.fnDir)) continue
-      const known = first.get(fn.fnDir)
-      if (known === undefined) first.set(fn.fnDir, fn)
-      else if (groups.has(fn.fnDir)) groups.get(fn.fnDir)!.push(fn)
-      else groups.set(fn.fnDir, [known, fn])
+  /** Functions of the runtime by their folder, of folders that hold several: grouped once for a catalog, when it is first asked for. */
+  #besideOf({ fnDir }: FunctionVersion): readonly FunctionVersion[] | undefined {
+    if (this.#shared === null) {
+      const groups = new Map<string, FunctionVersion[]>()
+      for (const fn of this.#functions.values()) {
+        if (fn.runtime !== this.runtime) continue
+        const known = groups.get(fn.fnDir)
+        if (known === undefined) groups.set(fn.fnDir, [fn])
+        else known.push(fn)
+      }
+      for (const [folder, group] of groups) if (group.length === 1) groups.delete(folder)
+      this.#shared = groups
     }
-    return groups
+    return this.#shared.get(fnDir)
   }
 
   /** A missing pack fails here, before any tool is looked for, and also where packages are not installed. */
@@ -165,7 +169,7 @@ export class Installer implements Builder {
   }
 
   #isWanted(fn: FunctionVersion): boolean {
-    const isShared = this.#shared.has(fn.fnDir)
+    const isShared = this.#besideOf(fn) !== undefined
     if (isShared && this.#plainFolders.has(fn.fnDir)) return false
     const isWanted = this.#step.isWanted(this.#unitOf(fn))
     if (isShared && !isWanted) this.#plainFolders.add(fn.fnDir)
@@ -196,7 +200,7 @@ export class Installer implements Builder {
     const looks = await Promise.all(packs.map(unit => this.#lookInTurn(unit, toolchain, toolsFor(unit, tools))))
     const open = looks.filter(({ plan }) => plan !== null)
     const unit = this.#unitOf(fn)
-    // What a function's imports need is known when its packs are there.
+    // The packages that imports need are known when the packs are there.
     const own = open.length > 0 ? null : await this.#lookInTurn(unit, toolchain, tools)
     if (own !== null && own.plan !== null) open.push(own)
     else if (own !== null) this.#checkUnmet(fn, own)
@@ -275,7 +279,7 @@ export class Installer implements Builder {
     return cause === undefined ? NO_FAILED : (plan?.blame?.(cause) ?? NO_FAILED)
   }
 
-  /** What is known of a function's packages; null when nothing is. */
+  /** The record of a function's packages; null when there is none. */
   recordOf(fn: FunctionVersion): DependencyRecord | null {
     const known = this.#records.of(fn.fnDir)
     if (this.#step.isOn || known === null) return known
@@ -325,7 +329,7 @@ export class Installer implements Builder {
     return { ...done, unmet: this.#settle(unit, plan, signature, placed) }
   }
 
-  /** What is known of imports without a package, as long as no file of the folder changed. */
+  /** The known imports without a package, as long as no file of the folder changed. */
   #gapsOf(folder: string, signature: string, state: DependencyRecord | null): Gaps | null {
     const known = this.#gaps.get(folder)
     if (known?.signature === signature) return known
@@ -359,7 +363,7 @@ export class Installer implements Builder {
       checkWritable(unit.folder)
       const set = await this.#ensure(plan!, { folder: unit.folder, signature }, tools)
       this.#checkAll(look, set.outcome)
-      // Somebody may have installed packages there while the tool worked.
+      // Another tool may have installed packages there meanwhile.
       if (folder.isForeign) {
         this.#noteForeign(look)
         return NOTHING_MADE
@@ -426,7 +430,7 @@ export class Installer implements Builder {
     const [read = '', rest] = signature.split(' ')
     const isUntouched = this.#manifestStamp(unit) === read
     const settled = this.#write(plan, set)
-    // What the gateway writes itself is not to look like an edit; what somebody wrote meanwhile is.
+    // Files that the gateway writes itself must not look like an edit; those that were saved meanwhile must.
     const now = isUntouched ? `${this.#manifestStamp(unit)} ${rest}` : signature
     const unmet = this.#noteUnmet(unit, plan, now, set.outcome)
     this.#records.note(unit, plan, now, {
@@ -461,7 +465,7 @@ export class Installer implements Builder {
   }
 
   #unitOf(fn: FunctionVersion): InstallUnit {
-    const beside = this.#shared.get(fn.fnDir) ?? []
+    const beside = this.#besideOf(fn) ?? []
     const functions = [...beside.filter(other => other.key !== fn.key), fn]
     functions.sort((a, b) => (a.entryFile < b.entryFile ? -1 : 1))
     const packs = [...new Set(functions.flatMap(({ policy }) => policy.sharedDeps))]
@@ -517,8 +521,6 @@ function stampOf(path: string): string | null {
   return stats === undefined ? null : `${stats.size} ${stats.mtimeMs}`
 }
 
-// Folders that installed packages go to and that the gateway's user may not write to.
-
 /** Known before a tool has worked for minutes. @throws Error of the file system */
 export function checkWritable(folder: string): void {
   accessSync(folder, constants.W_OK | constants.X_OK)
@@ -536,9 +538,9 @@ export function isDenied(thrown: unknown): boolean {
 }
 
 /**
- * What is told of an install that was not let into a folder, and what to type.
+ * The message for an install that may not write to a folder, and the command that allows it.
  * @param thrown - for which `isDenied` is true
- * @param uid - whom the gateway runs as
+ * @param uid - of the gateway
  */
 export function toClosedText(
   thrown: unknown,
@@ -554,13 +556,13 @@ export function toClosedText(
       .join('/') || '.'
   const place = shown === '.' ? 'the functions root' : shown
   if (code === 'EROFS') {
-    const message = `${place} is on a file system that cannot be written, and packages are put beside the function`
+    const message = `${place} is on a read-only file system, and packages are installed beside the function`
     return { message, hint: 'mount it writable, or install them before: fngw deps install' }
   }
-  const who = uid === undefined ? 'the user of the gateway' : `user ${uid}, as whom the gateway runs,`
+  const user = uid === undefined ? 'the user fngw runs as' : `user ${uid} (the user fngw runs as)`
   const command = `chown ${uid ?? 'USER'} ${toShellWord(shown)}`
   return {
-    message: `${who} may not write to ${place}, and packages are put beside the function`,
+    message: `${place} is not writable by ${user}, and packages are installed beside the function`,
     hint: `in the functions root: ${command}; or install them as its owner: fngw deps install`,
   }
 }

@@ -5,15 +5,15 @@
  *   package.json - what a folder above has as it asks for ─────────┴─► wanted: the manifest that npm gets
  */
 
-import { lstatSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import { lstatSync, realpathSync, statSync } from 'node:fs'
 import { dirname, join, resolve, sep } from 'node:path'
 import satisfies from 'semver/functions/satisfies.js'
 import validRange from 'semver/ranges/valid.js'
 import type { GatewayError } from '../core/errors.ts'
-import { isObject } from '../core/json.ts'
+import { isObject, parseObject } from '../core/json.ts'
 import type { Semaphore } from '../core/semaphore.ts'
 import type { FileReader } from '../files/function-file.ts'
-import { below, type BuildTools } from './build.ts'
+import { below, type BuildTools, tryRead } from './build.ts'
 import {
   digestFiles,
   FileCollector,
@@ -50,7 +50,7 @@ import { PackageFolder } from './package-set.ts'
 /** Folder of installed packages. */
 export const NODE_TARGET = 'node_modules'
 
-export interface NodeWishOptions {
+export interface NodeDependencyOptions {
   functionsRoot: string
   /** `FN_AUTO_INFER_NODE_DEPS`, `FN_NODE_INFER_BACKEND`, `FN_AUTO_INFER_STRICT`. */
   infers: InferMode
@@ -62,210 +62,191 @@ export interface NodeWishOptions {
   readFile?: FileReader | null
   /** Full path of `find-imports.mjs`. */
   importsScript: string
-  /** Processes that read imports at once: hundreds of functions that are looked at together would start one each. */
-  reads: Semaphore
-  /** Something that a person should know and that stops nothing. */
+  /** Logs a warning that stops nothing. */
   onNote(text: string): void
 }
 
-export interface NodeWishes {
-  /** Beside the function; null when there is none. */
-  manifest: NodeManifest | null
-  lock: NodeLock | null
-  /** Why a lock file that is there is not used; null otherwise. */
-  lockProblem: string | null
-  imports: NodeImports
-  inferenceDurationMs: number
-  /** Imported packages that no manifest names, with the ranges to install. */
-  inferred: Readonly<Record<string, string>>
-  /** What the manifest gets: those, and packages that were asked for. */
-  added: Readonly<Record<string, string>>
-  /** Imports that are left without a package. */
-  unmet: readonly UnmetImport[]
-  unresolved: readonly string[]
-  /** Names in the manifest that Node resolves from above, in versions that satisfy it. */
-  provided: ReadonlySet<string>
-  /** The manifest that npm gets. */
-  wanted: NodeManifest
-  /** Packages that lie in paths. */
-  files: FilePackages
-  filesDigest: string
-  /** Full paths without links: of the functions root, and of the folder. */
-  root: string
-  folder: string
-  /** Packages whose install scripts may run. */
-  allowScripts: readonly string[]
-}
-
 const NO_IMPORTS: NodeImports = { packages: [], unresolved: [], optional: [], places: [], problem: null }
-/**
- * @returns null when it asks for nothing
- * @throws GatewayError by `installError`
- */
-export async function readNodeWishes(
-  unit: InstallUnit,
-  options: NodeWishOptions,
-  tools: BuildTools,
-): Promise<NodeWishes | null> {
-  const manifest = readNodeManifest(unit.folder, unit.label)
-  const { lock: found, problem: lockProblem } = readNodeLock(unit.folder, unit.label)
-  const lock = found?.withoutStalePaths(manifest) ?? null
-  const root = realpathSync(options.functionsRoot)
-  const folder = join(root, unit.label)
-  const startedAt = performance.now()
-  const imports = await findImports(unit, manifest, options, tools)
-  const inferenceDurationMs = Math.round(performance.now() - startedAt)
-  const undeclared = findUndeclared(unit, manifest, imports)
-  const isLeft = (name: string) => options.infers === 'report' || unit.failed.has(name)
-  const inferred = Object.fromEntries(Object.entries(undeclared).filter(([name]) => !isLeft(name)))
-  const added = { ...inferred, ...toAsked(unit) }
-  const reasons = toReasons(unit, imports, Object.keys(undeclared).filter(isLeft))
-  const provided = findProvided(unit, manifest, lock)
-  const own = manifest?.without(provided) ?? null
-  const wanted = toWanted(unit, own, added)
-  const left = imports.optional.filter(name => !isProvided(unit, manifest, name))
-  const unresolved = [...reasons.keys(), ...left]
-  if (countOf(wanted) === 0 && unresolved.length === 0) return null
-  const files = checkSources(own ?? wanted, unit.folder, {
-    root,
-    read: options.readFile,
-    allowSources: options.allowSources,
-  })
-  const filesDigest = await digestFiles(files, folder, options.readFile)
-  if (lock !== null) checkLock(unit, lock, files, options.allowSources)
-  const allowScripts = toAllowScripts(unit)
-  const unmet = toUnmet(imports, reasons, options.isStrict)
-  const read = { manifest, lock, lockProblem, imports, inferenceDurationMs, inferred, added, unmet, unresolved }
-  return { ...read, provided, wanted, files, filesDigest, root, folder, allowScripts }
-}
 
-/** True for a lock file that a clean install takes. */
-export function isLockOf(lock: NodeLock | null, wanted: NodeManifest): lock is NodeLock {
-  if (lock === null) return false
-  return (['dependencies', 'optionalDependencies'] as const).every(field => lock.isOf(field, wanted.of(field)))
-}
+export class NodeDependencies {
+  readonly unit: InstallUnit
+  /** Beside the function; null when there is none. */
+  readonly manifest: NodeManifest | null
+  readonly lock: NodeLock | null
+  /** Why a lock file that is there is not used; null otherwise. */
+  readonly lockProblem: string | null
+  /** Names in the manifest that Node resolves from above, in versions that satisfy it. */
+  readonly provided: ReadonlySet<string>
+  /** Full paths without links: of the functions root, and of the folder. */
+  readonly root: string
+  readonly folder: string
+  /** Packages whose install scripts may run. */
+  readonly allowScripts: readonly string[]
+  imports = NO_IMPORTS
+  inferenceDurationMs = 0
+  /** Imported packages that no manifest names, with the ranges to install. */
+  inferred: Readonly<Record<string, string>> = {}
+  /** Additions to the manifest: those, and packages that were asked for. */
+  added: Readonly<Record<string, string>> = {}
+  /** Imports that are left without a package. */
+  unmet: readonly UnmetImport[] = []
+  unresolved: readonly string[] = []
+  /** The manifest that npm gets. */
+  wanted!: NodeManifest
+  /** Packages that a manifest names by paths. */
+  files: FilePackages = { files: [], targets: new Set() }
+  filesDigest = ''
+  readonly #options: NodeDependencyOptions
 
-async function findImports(
-  { folder, functions, packs, label, isPack }: InstallUnit,
-  manifest: NodeManifest | null,
-  { infers, importsScript: script, functionsRoot, backend, reads, onNote }: NodeWishOptions,
-  tools: BuildTools,
-): Promise<NodeImports> {
-  const entries = functions.map(fn => fn.entryPath)
-  if (infers === false || isPack || !mayImportPackages(folder, entries, name => packs.includes(name))) return NO_IMPORTS
-  const isDeclared = (name: string) =>
-    DECLARING.some(field => manifest !== null && Object.hasOwn(manifest.of(field), name))
-  const search = { script, functionsRoot, folder, entries, backend, isDeclared }
-  const imports = await reads.run(() => findNodeImports(search, tools))
-  if (imports.problem !== null) onNote(`${label}: ${imports.problem}`)
-  // A pack is for node only the folder it lies in: what it is called is told apart from packages here.
-  return { ...imports, packages: imports.packages.filter(({ name }) => !packs.includes(name)) }
-}
-
-/** Why each import that gets no package gets none, by name. */
-function toReasons(
-  unit: InstallUnit,
-  { unresolved }: NodeImports,
-  left: readonly string[],
-): ReadonlyMap<string, FailedImport> {
-  const reasons = new Map<string, FailedImport>()
-  const hint = 'import a file by ./ or ../, or a package by its name, and name it in package.json'
-  for (const { name } of unresolved) {
-    reasons.set(name, { message: `import of ${JSON.stringify(name)} is no package that npm could install`, hint })
+  /** @throws GatewayError by `installError` */
+  constructor(unit: InstallUnit, options: NodeDependencyOptions) {
+    this.unit = unit
+    this.#options = options
+    this.manifest = readNodeManifest(unit.folder, unit.label)
+    const { lock, problem } = readNodeLock(unit.folder, unit.label)
+    this.lock = lock?.withoutStalePaths(this.manifest) ?? null
+    this.lockProblem = problem
+    this.root = realpathSync(options.functionsRoot)
+    this.folder = join(this.root, unit.label)
+    this.provided = this.#findProvided()
+    const names = unit.functions.flatMap(({ policy }) => policy.allowScripts)
+    this.allowScripts = [...new Set(names)].filter(isPackageName).sort()
   }
-  for (const name of left) reasons.set(name, unit.failed.get(name) ?? toReported(unit, name))
-  return reasons
-}
 
-function toReported(unit: InstallUnit, name: string): FailedImport {
-  return {
-    message: `imports ${name}, which ${labelOf(unit, NODE_MANIFEST)} does not name`,
-    hint: toAddHint(unit, name, 'FN_AUTO_INFER_NODE_DEPS'),
+  /**
+   * Reads imports and packages in paths.
+   * @param reads - bounds the processes that read imports: hundreds of functions that are looked at together would start one each
+   * @returns false when it asks for nothing
+   * @throws GatewayError by `installError`
+   */
+  async read(tools: BuildTools, reads: Semaphore): Promise<boolean> {
+    const { infers, allowSources, readFile } = this.#options
+    const { unit, manifest } = this
+    const startedAt = performance.now()
+    this.imports = await this.#findImports(tools, reads)
+    this.inferenceDurationMs = Math.round(performance.now() - startedAt)
+    const undeclared = this.#findUndeclared()
+    const isLeft = (name: string) => infers === 'report' || unit.failed.has(name)
+    this.inferred = Object.fromEntries(Object.entries(undeclared).filter(([name]) => !isLeft(name)))
+    this.added = { ...this.inferred, ...toAsked(unit) }
+    const reasons = this.#toReasons(Object.keys(undeclared).filter(isLeft))
+    const own = manifest?.without(this.provided) ?? new NodeManifest('{}', labelOf(unit, NODE_MANIFEST))
+    this.wanted = new NodeManifest(JSON.stringify(own.toStaged(this.added)), own.label)
+    this.unresolved = [...reasons.keys(), ...this.imports.optional.filter(name => !this.#isProvided(name))]
+    if (this.wanted.names.length === 0 && this.unresolved.length === 0) return false
+    const checks = { root: this.root, read: readFile, allowSources }
+    this.files = checkSources(manifest === null ? this.wanted : own, unit.folder, checks)
+    this.filesDigest = await digestFiles(this.files, this.folder, readFile)
+    if (this.lock !== null) this.checkLock(this.lock)
+    this.unmet = this.#toUnmet(reasons)
+    return true
   }
-}
 
-/** One for each handler and name: its own line where that is known. */
-function toUnmet(
-  { places }: NodeImports,
-  reasons: ReadonlyMap<string, FailedImport>,
-  isStrict: boolean,
-): UnmetImport[] {
-  const without = isStrict ? '; FN_AUTO_INFER_STRICT=0 lets the function run without it' : ''
-  return places.flatMap(({ name, file, line, entries }) => {
-    const reason = reasons.get(name)
-    if (reason === undefined) return []
-    const hint = `${reason.hint}${without}`
-    return { entries, error: installError(`${file}:${line}: ${reason.message}`, { file, line }, hint) }
-  })
-}
-
-/** What is imported and neither declared nor provided, with the range to install. */
-function findUndeclared(
-  unit: InstallUnit,
-  manifest: NodeManifest | null,
-  imports: NodeImports,
-): Record<string, string> {
-  const undeclared: Record<string, string> = {}
-  for (const { name } of imports.packages) {
-    if (isProvided(unit, manifest, name)) continue
-    const forDevelopment = manifest?.of('devDependencies')[name]
-    undeclared[name] = typeof forDevelopment === 'string' ? forDevelopment : '*'
+  /** True for a lock file that a clean install takes. */
+  get isLocked(): boolean {
+    return this.lock?.isOf(this.wanted) === true
   }
-  return undeclared
-}
 
-/** True for what the manifest declares, the function itself, and what a pack or a folder above has. */
-function isProvided({ folder, packFolders }: InstallUnit, manifest: NodeManifest | null, name: string): boolean {
-  const isDeclared = (['dependencies', 'optionalDependencies', 'peerDependencies'] as const).some(
-    field => manifest !== null && Object.hasOwn(manifest.of(field), name),
-  )
-  if (isDeclared || name === manifest?.name || providerOf(name, folder) !== null) return true
-  return packFolders.some(pack => hasFile(join(pack, NODE_TARGET), name))
-}
+  async #findImports(tools: BuildTools, reads: Semaphore): Promise<NodeImports> {
+    const { folder, functions, packs, label, isPack } = this.unit
+    const { infers, importsScript: script, functionsRoot, backend, onNote } = this.#options
+    const entries = functions.map(fn => fn.entryPath)
+    if (infers === false || isPack || !mayImportPackages(folder, entries, name => packs.includes(name)))
+      return NO_IMPORTS
+    const isDeclared = (name: string) => this.manifest?.declares(name) === true
+    const search = { script, functionsRoot, folder, entries, backend, isDeclared }
+    const imports = await reads.run(() => findNodeImports(search, tools))
+    if (imports.problem !== null) onNote(`${label}: ${imports.problem}`)
+    // To node a pack is only the folder it is in: its name is recognized here.
+    return { ...imports, packages: imports.packages.filter(({ name }) => !packs.includes(name)) }
+  }
 
-/** What of the manifest is not installed: in a workspace its packages, and those that its package manager put above. */
-function findProvided(
-  { folder, isPack }: InstallUnit,
-  manifest: NodeManifest | null,
-  lock: NodeLock | null,
-): ReadonlySet<string> {
-  const seen = new Set<string>()
-  const provided = new Set<string>()
-  // A pack is used from other folders, where Node resolves nothing from above the pack.
-  if (manifest === null || isPack) return provided
-  for (const field of DECLARING) {
-    for (const [name, spec] of Object.entries(manifest.of(field))) {
-      if (seen.has(name)) continue
-      seen.add(name)
-      // Packages for development are not installed, and npm refuses a manifest that names what it does not know.
-      const isIdle = field === 'devDependencies' && toPackageSource(name, spec).kind === 'foreign'
-      if (isIdle || isProvidedAbove(name, spec, folder, lock?.isDeclaring(name) === true)) provided.add(name)
+  /** Imported packages that are neither declared nor provided, with the range to install. */
+  #findUndeclared(): Record<string, string> {
+    const undeclared: Record<string, string> = {}
+    for (const { name } of this.imports.packages) {
+      if (this.#isProvided(name)) continue
+      const forDevelopment = this.manifest?.of('devDependencies')[name]
+      undeclared[name] = typeof forDevelopment === 'string' ? forDevelopment : '*'
     }
+    return undeclared
   }
-  return provided
-}
 
-function toWanted(unit: InstallUnit, own: NodeManifest | null, added: Readonly<Record<string, string>>): NodeManifest {
-  const manifest = own ?? new NodeManifest('{}', labelOf(unit, NODE_MANIFEST))
-  return new NodeManifest(JSON.stringify(manifest.toStaged(added)), manifest.label)
-}
+  /** Why each import that gets no package gets none, by name. */
+  #toReasons(left: readonly string[]): ReadonlyMap<string, FailedImport> {
+    const { unit } = this
+    const reasons = new Map<string, FailedImport>()
+    const hint = 'import a file by ./ or ../, or a package by its name, and name it in package.json'
+    for (const { name } of this.imports.unresolved) {
+      reasons.set(name, { message: `import of ${JSON.stringify(name)} is not a package that npm can install`, hint })
+    }
+    for (const name of left) {
+      const reported = {
+        message: `imports ${name}, which ${labelOf(unit, NODE_MANIFEST)} does not name`,
+        hint: toAddHint(unit, name, 'FN_AUTO_INFER_NODE_DEPS'),
+      }
+      reasons.set(name, unit.failed.get(name) ?? reported)
+    }
+    return reasons
+  }
 
-/** A path of the lock file must be one of those that manifests name, which are checked. */
-export function checkLock(
-  unit: InstallUnit,
-  lock: NodeLock,
-  { targets }: Pick<FilePackages, 'targets'>,
-  allowSources: boolean,
-  isMade = false,
-): void {
-  // What a package asks for is not known before the tool has it: the lock file that it makes names all.
-  const file = labelOf(unit, isMade ? NODE_MANIFEST : lock.fileName)
-  for (const { name, text, path } of lock.sources) {
-    if (path === null ? allowSources : targets.has(resolve(realpathSync(unit.folder), path))) continue
-    const why = path === null ? 'not from the registry' : 'a path that no package.json names'
-    const remedy = isMade ? 'take out the package that needs it' : 'delete the lock file'
-    const hint = `${remedy}${path === null ? ', or set FN_NODE_PACKAGE_SOURCES=1' : ''}`
-    throw installError(`${file}: ${name} comes from ${showToken(text)}, ${why}`, { file }, hint)
+  /** One for each handler and name: its own line where that is known. */
+  #toUnmet(reasons: ReadonlyMap<string, FailedImport>): UnmetImport[] {
+    const without = this.#options.isStrict ? '; FN_AUTO_INFER_STRICT=0 lets the function run without it' : ''
+    return this.imports.places.flatMap(({ name, file, line, entries }) => {
+      const reason = reasons.get(name)
+      if (reason === undefined) return []
+      const hint = `${reason.hint}${without}`
+      return { entries, error: installError(`${file}:${line}: ${reason.message}`, { file, line }, hint) }
+    })
+  }
+
+  /** True for a package that the manifest declares, the function itself, and one that a pack or a folder above has. */
+  #isProvided(name: string): boolean {
+    const { folder, packFolders } = this.unit
+    const isDeclared = INSTALLED_FIELDS.some(
+      field => this.manifest !== null && Object.hasOwn(this.manifest.of(field), name),
+    )
+    if (isDeclared || name === this.manifest?.name || providerOf(name, folder) !== null) return true
+    return packFolders.some(pack => hasFile(join(pack, NODE_TARGET), name))
+  }
+
+  /** Names of the manifest that are not installed: in a workspace its packages, and those that its package manager put above. */
+  #findProvided(): ReadonlySet<string> {
+    const { folder, isPack } = this.unit
+    const seen = new Set<string>()
+    const provided = new Set<string>()
+    // A pack is used from other folders, where Node resolves nothing from above the pack.
+    if (this.manifest === null || isPack) return provided
+    for (const field of DECLARING) {
+      for (const [name, spec] of Object.entries(this.manifest.of(field))) {
+        if (seen.has(name)) continue
+        seen.add(name)
+        // Packages for development are not installed, and npm refuses a manifest that names what it does not know.
+        const isIdle = field === 'devDependencies' && toPackageSource(name, spec).kind === 'foreign'
+        if (isIdle || isProvidedAbove(name, spec, folder, this.lock?.isDeclaring(name) === true)) provided.add(name)
+      }
+    }
+    return provided
+  }
+
+  /**
+   * A path of a lock file must be one of those that manifests name, which are checked.
+   * @param isMade - npm made it: it names everything that packages ask for, which is not known before
+   */
+  checkLock(lock: NodeLock, isMade = false): void {
+    const file = labelOf(this.unit, isMade ? NODE_MANIFEST : lock.fileName)
+    for (const { name, text, path } of lock.sources) {
+      const isAllowed =
+        path === null
+          ? this.#options.allowSources
+          : this.files.targets.has(resolve(realpathSync(this.unit.folder), path))
+      if (isAllowed) continue
+      const why = path === null ? 'not from the registry' : 'a path that no package.json names'
+      const remedy = isMade ? 'take out the package that needs it' : 'delete the lock file'
+      const hint = `${remedy}${path === null ? ', or set FN_NODE_PACKAGE_SOURCES=1' : ''}`
+      throw installError(`${file}: ${name} comes from ${showToken(text)}, ${why}`, { file }, hint)
+    }
   }
 }
 
@@ -279,23 +260,12 @@ function toAsked({ asked }: InstallUnit): Record<string, string> {
   )
 }
 
-function toAllowScripts({ functions }: InstallUnit): string[] {
-  const names = functions.flatMap(({ policy }) => policy.allowScripts)
-  return [...new Set(names)].filter(isPackageName).sort()
-}
-
-export function countOf(manifest: NodeManifest): number {
-  return Object.keys(manifest.of('dependencies')).length + Object.keys(manifest.of('optionalDependencies')).length
-}
-
 // Packages that Node resolves from a `node_modules` above a function, where another package manager put them.
-
-const INSTALLED = 'node_modules'
 
 /** The folder from which node takes a package without an install: one above with a `node_modules`; null when there is none. */
 export function providerOf(name: string, folder: string): string | null {
   for (let at = dirname(folder); ; at = dirname(at)) {
-    if (statSync(join(at, INSTALLED, name), { throwIfNoEntry: false }) !== undefined) return at
+    if (statSync(join(at, NODE_TARGET, name), { throwIfNoEntry: false }) !== undefined) return at
     if (at === dirname(at)) return null
   }
 }
@@ -304,7 +274,7 @@ export function providerOf(name: string, folder: string): string | null {
 export function stampAbove(folder: string): string {
   const stamps: string[] = []
   for (let at = dirname(folder); ; at = dirname(at)) {
-    const stats = statSync(join(at, INSTALLED), { throwIfNoEntry: false })
+    const stats = statSync(join(at, NODE_TARGET), { throwIfNoEntry: false })
     if (stats !== undefined) stamps.push(`${at} ${stats.mtimeMs}`)
     if (at === dirname(at)) return stamps.join('\n')
   }
@@ -318,10 +288,11 @@ export function stampAbove(folder: string): string {
 export function isProvidedAbove(name: string, spec: unknown, folder: string, isPinned: boolean): boolean {
   const provider = providerOf(name, folder)
   // A set of the gateway's own belongs to another function, and may become another one at any time.
-  if (provider === null || typeof spec !== 'string' || new PackageFolder(provider, INSTALLED).set !== null) return false
+  if (provider === null || typeof spec !== 'string' || new PackageFolder(provider, NODE_TARGET).set !== null)
+    return false
   const source = toPackageSource(name, spec)
-  const place = realpathSync(join(provider, INSTALLED, name))
-  const isWorkspace = !place.split(sep).includes(INSTALLED)
+  const place = realpathSync(join(provider, NODE_TARGET, name))
+  const isWorkspace = !place.split(sep).includes(NODE_TARGET)
   if (source.kind === 'file') return isSamePackage(place, resolve(folder, source.path))
   if (source.kind === 'registry') return (isWorkspace || !isPinned) && isInRange(place, spec.trim(), isWorkspace)
   return source.kind === 'foreign' || (source.kind === 'address' && !isPinned)
@@ -348,13 +319,11 @@ function isInRange(place: string, spec: string, isWorkspace: boolean): boolean {
   return satisfies(version ?? '0.0.0', range, { loose: true, includePrerelease: isWorkspace })
 }
 
-function readTitle(folder: string): { name?: string; version?: string } {
-  try {
-    const json: unknown = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
-    const { name, version } = isObject(json) ? json : {}
-    return { ...(typeof name === 'string' && { name }), ...(typeof version === 'string' && { version }) }
-  } catch {
-    return {}
+function readTitle(folder: string): { name: string | undefined; version: string | undefined } {
+  const { name, version } = parseObject(tryRead(join(folder, 'package.json'))) ?? {}
+  return {
+    name: typeof name === 'string' ? name : undefined,
+    version: typeof version === 'string' ? version : undefined,
   }
 }
 
@@ -370,7 +339,7 @@ const INSTALLED_FIELDS = ['dependencies', 'optionalDependencies', 'peerDependenc
  * @throws GatewayError naming the line of the manifest
  */
 export function checkSources(manifest: NodeManifest, folder: string, checks: PackageChecks): FilePackages {
-  const collector = new FileCollector('node_modules')
+  const collector = new FileCollector(NODE_TARGET)
   const { bound, boundName } = toPackageBounds(checks, folder)
   const queue: { manifest: NodeManifest; folder: string }[] = [{ manifest, folder }]
   for (const at of queue) {
@@ -384,7 +353,7 @@ export function checkSources(manifest: NodeManifest, folder: string, checks: Pac
       const fail = (why: string) =>
         at.manifest.error(`${at.manifest.label}: ${why}`, path.name, 'name a smaller folder')
       if (!collector.add(target, fail)) continue
-      // What an archive names is checked in the lock file that the install leaves.
+      // The dependencies of an archive are checked in the lock file that the install leaves.
       if (lstatSync(target).isFile()) continue
       const label = below(checks.root, join(target, NODE_MANIFEST))
       // A link is not copied with its package.

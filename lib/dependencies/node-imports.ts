@@ -2,8 +2,8 @@
 
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve, sep } from 'node:path'
-import { isObject } from '../core/json.ts'
-import { below, type BuildTools } from './build.ts'
+import { isObject, parseObject } from '../core/json.ts'
+import { below, type BuildTools, tryRead } from './build.ts'
 import { passingError } from './install-step.ts'
 import { toImportTarget } from './node-manifest.ts'
 
@@ -27,7 +27,7 @@ export interface NodeImports {
   optional: readonly string[]
   /** Every place of the packages and unresolved imports, up to a bound. */
   places: readonly ImportPlace[]
-  /** What the backend could not do. */
+  /** A part of the work that the backend could not do. */
   problem: string | null
 }
 
@@ -40,7 +40,8 @@ const MAX_LOOKED_BYTES = 1024 * 1024
 /** Every text that may be imported, and many that are not: the parse decides. */
 const MAYBE_IMPORTED =
   /(?:\bfrom|\bimport|\brequire(?:\s*\.\s*resolve)?)(?:\s|\/\*[\s\S]*?\*\/|\()*(?:'([^'\n]+)'|"([^"\n]+)"|`([^`\n]+)`)/g
-const EXTENSIONS = ['', '.js', '.mjs', '.cjs', '.ts', '.mts', '.cts', '.tsx', '.jsx']
+const SOURCE_ENDINGS = ['.js', '.mjs', '.cjs', '.ts', '.mts', '.cts', '.tsx', '.jsx']
+const EXTENSIONS = ['', ...SOURCE_ENDINGS]
 
 /**
  * True when files or what they import beside them may name a package; most functions are known not to without a parse.
@@ -74,7 +75,7 @@ interface Search {
   folder: string
   entries: readonly string[]
   backend: NodeInferBackend
-  /** True for what a manifest names: a package, whatever lies beside. */
+  /** True for a name in a manifest: a package, whatever files are beside it. */
   isDeclared?: (name: string) => boolean
 }
 
@@ -125,12 +126,8 @@ interface Answer {
 function toAnswer(output: string): Answer | null {
   const line = output.split('\n').findLast(text => text.startsWith(MARK))
   if (line === undefined) return null
-  try {
-    const value: unknown = JSON.parse(line.slice(MARK.length))
-    return isObject(value) && Array.isArray(value.found) ? (value as unknown as Answer) : null
-  } catch {
-    return null
-  }
+  const value = parseObject(line.slice(MARK.length))
+  return Array.isArray(value?.found) ? (value as unknown as Answer) : null
 }
 
 function toProblem(backend: NodeInferBackend, answer: Answer | null, output: string): Error {
@@ -172,14 +169,10 @@ function isOwn(folder: string, file: string): boolean {
   return !path.startsWith('..') && !path.split(sep).includes('node_modules')
 }
 
-// // Imports that read like names of packages and are files of the function: by `paths` of a tsconfig.json, or because `./` was
-// forgotten. To install whatever has their name would run somebody else's code.
-
 const CONFIG = 'tsconfig.json'
 /** Configs that extend others, one after the other. */
 const MAX_EXTENDS = 5
 const MAX_CHARS = 256 * 1024
-const SOURCE_ENDINGS = ['.js', '.mjs', '.cjs', '.ts', '.mts', '.cts', '.tsx', '.jsx']
 const COMMENTS = /("(?:[^"\\]|\\.)*")|\/\/[^\n]*|\/\*[\s\S]*?\*\//g
 
 interface Mapping {
@@ -190,6 +183,10 @@ interface Mapping {
   targets: readonly string[]
 }
 
+/**
+ * Imports that read like names of packages and are files of the function: by `paths` of a tsconfig.json, or because `./` was
+ * forgotten. A package of that name would be code of another author.
+ */
 export class NodeLocalNames {
   readonly #folder: string
   readonly #entries: ReadonlySet<string>
@@ -197,7 +194,7 @@ export class NodeLocalNames {
 
   /**
    * @param folder - full path of the function's folder
-   * @param root - full path of the functions root; what lies above it is not read
+   * @param root - full path of the functions root; folders above it are not read
    * @param entries - full paths of handlers: a route may be called like the package it imports
    */
   constructor(folder: string, root: string, entries: readonly string[]) {
@@ -221,7 +218,7 @@ export class NodeLocalNames {
     })
   }
 
-  /** True for `helper` where `helper.js`, or `helper/index.js`, lies in the function's folder and is no handler. */
+  /** True for `helper` where `helper.js`, or `helper/index.js`, is in the function's folder and is not a handler. */
   isBeside(name: string): boolean {
     const bases = [join(this.#folder, name), join(this.#folder, name, 'index')]
     return bases.some(base => SOURCE_ENDINGS.some(end => existsSync(base + end) && !this.#entries.has(base + end)))
@@ -229,7 +226,7 @@ export class NodeLocalNames {
 }
 
 function isSource(path: string): boolean {
-  return [path, join(path, 'index')].some(base => ['', ...SOURCE_ENDINGS].some(end => existsSync(base + end)))
+  return [path, join(path, 'index')].some(base => EXTENSIONS.some(end => existsSync(base + end)))
 }
 
 function findConfig(folder: string, root: string): string | null {
@@ -242,9 +239,8 @@ function findConfig(folder: string, root: string): string | null {
 function readMappings(file: string | null, left: number): Mapping[] {
   const config = file === null ? null : readConfig(file)
   if (file === null || config === null) return []
-  const options = isObject(config.compilerOptions) ? config.compilerOptions : {}
-  const { paths, baseUrl } = options
-  const { extends: parent } = config
+  const { extends: parent, compilerOptions } = config
+  const { paths, baseUrl } = isObject(compilerOptions) ? compilerOptions : {}
   if (!isObject(paths)) {
     if (typeof parent !== 'string' || !parent.startsWith('.') || left === 0) return []
     const next = resolve(dirname(file), parent)
@@ -260,13 +256,7 @@ function readMappings(file: string | null, left: number): Mapping[] {
 
 /** A tsconfig.json may have comments and commas before a closing bracket. */
 function readConfig(file: string): Record<string, unknown> | null {
-  try {
-    const text = readFileSync(file, 'utf8')
-    if (text.length > MAX_CHARS) return null
-    const plain = text.replace(COMMENTS, (_, kept: string | undefined) => kept ?? '').replace(/,(\s*[}\]])/g, '$1')
-    const value: unknown = JSON.parse(plain)
-    return isObject(value) ? value : null
-  } catch {
-    return null
-  }
+  const text = tryRead(file)
+  if (text === null || text.length > MAX_CHARS) return null
+  return parseObject(text.replace(COMMENTS, (_, kept: string | undefined) => kept ?? '').replace(/,(\s*[}\]])/g, '$1'))
 }

@@ -1,4 +1,7 @@
-/** `package.json` beside a function: read, checked, completed and made. Owner: page dependencies/node. */
+/**
+ * `package.json` and `package-lock.json` beside a function: what they may name, what they ask for and pin, and how they are completed.
+ * Owner: page dependencies/node.
+ */
 
 import { statSync } from 'node:fs'
 import { isBuiltin } from 'node:module'
@@ -10,7 +13,7 @@ import { BuildKey } from './build-cache.ts'
 import { labelOf, manifestError, parseManifest, readSmallFile, showToken } from './install-step.ts'
 
 export const NODE_MANIFEST = 'package.json'
-/** Tells a manifest of the gateway's from one of the author's. */
+/** Marks a manifest that the gateway made. */
 const GENERATED = 'Made from the imports of the function. Edit it freely: what stands here is kept.'
 /** Fields that decide about packages; nothing else of a manifest reaches the installer, its scripts least of all. */
 const FIELDS = [
@@ -24,8 +27,10 @@ const FIELDS = [
 type Field = (typeof FIELDS)[number]
 /** Where a manifest declares a package. */
 export const DECLARING = ['dependencies', 'optionalDependencies', 'peerDependencies', 'devDependencies'] as const
+/** Fields whose packages npm installs for the function itself. */
+const INSTALLED = ['dependencies', 'optionalDependencies'] as const
 /** Names to ranges. */
-export type Ranges = Readonly<Record<string, unknown>>
+type Ranges = Readonly<Record<string, unknown>>
 
 /** A manifest that was read. */
 export class NodeManifest {
@@ -38,7 +43,7 @@ export class NodeManifest {
 
   /**
    * @param omitted - names of packages that are left out of every field
-   * @throws GatewayError when it is no JSON object, or a field has the wrong type
+   * @throws GatewayError when it is not a JSON object, or a field has the wrong type
    */
   constructor(text: string, label: string, omitted: ReadonlySet<string> = new Set()) {
     this.#text = text.replace(/^\uFEFF/, '')
@@ -75,12 +80,22 @@ export class NodeManifest {
     return Object.fromEntries(Object.entries(value).filter(([name]) => !this.#omitted.has(name)))
   }
 
+  /** True for a package of any field, one for development too. */
+  declares(name: string): boolean {
+    return DECLARING.some(field => Object.hasOwn(this.of(field), name))
+  }
+
+  /** Names of packages that are installed. */
+  get names(): string[] {
+    return INSTALLED.flatMap(field => Object.keys(this.of(field)))
+  }
+
   /** The manifest without packages that are there already. */
   without(names: ReadonlySet<string>): NodeManifest {
     return names.size === 0 ? this : new NodeManifest(this.#text, this.label, names)
   }
 
-  /** What decides about packages, with further packages to install. */
+  /** The fields that decide about packages, with further packages to install. */
   toStaged(more: Readonly<Record<string, string>>): Record<string, unknown> {
     const staged: Record<string, unknown> = { name: STAGED_NAME, private: true }
     for (const field of FIELDS) if (Object.keys(this.of(field)).length > 0) staged[field] = this.of(field)
@@ -106,7 +121,7 @@ export class NodeManifest {
   }
 }
 
-/** Name of the package that is installed from: one for all functions, so that equal wishes share one set. */
+/** Name of the package that is installed from: one for all functions, so that equal manifests share one set. */
 const STAGED_NAME = 'fngw-function'
 
 /** @returns null when the folder has none @throws GatewayError when it cannot be used */
@@ -123,7 +138,7 @@ export function makeNodeManifest(slug: string, ranges: Readonly<Record<string, s
   return `${JSON.stringify(json, null, 2)}\n`
 }
 
-// What an import or a manifest may name: packages of the registry, and nothing that reads as an option, path or address.
+// Names in imports and manifests: packages of the registry, and nothing that reads as an option, path or address.
 
 /** Longest name the registry takes. */
 const MAX_NAME_CHARS = 214
@@ -140,7 +155,7 @@ export function isPackageName(name: string): boolean {
   return name.length <= MAX_NAME_CHARS && NAME.test(name) && !RESERVED.has(name.toLowerCase())
 }
 
-/** What one import stands for. */
+/** The meaning of one import. */
 type ImportTarget =
   | { kind: 'package'; name: string }
   /** Comes with node, with the function, or from an address that node reads itself. */
@@ -159,26 +174,26 @@ export function toImportTarget(specifier: string): ImportTarget {
   return isPackageName(name) ? { kind: 'package', name } : { kind: 'unresolved' }
 }
 
-/** What a manifest asks for under one name. */
+/** The source that a manifest gives for one name. */
 type PackageSource =
   | { kind: 'registry' }
   /** A folder or archive on this machine, as it is written after `file:`. */
   | { kind: 'file'; path: string }
   /** A repository or an address: fetched by other programs than the registry's client, from anywhere. */
   | { kind: 'address' }
-  /** What only another package manager than npm installs (`workspace:*`). */
+  /** Only another package manager than npm installs it (`workspace:*`). */
   | { kind: 'foreign'; why: string }
   | { kind: 'wrong'; why: string }
 
 /** @param spec - the value beside the name in `dependencies` */
 export function toPackageSource(name: string, spec: unknown): PackageSource {
   if (!isPackageName(name)) {
-    return { kind: 'wrong', why: `${showToken(name)} is no name of a package` }
+    return { kind: 'wrong', why: `${showToken(name)} is not a package name` }
   }
   if (typeof spec !== 'string')
     return { kind: 'wrong', why: `${name} must be a version range as text, got ${showToken(spec)}` }
   const text = spec.trim()
-  const wrong = (): PackageSource => ({ kind: 'wrong', why: `${name}: ${showToken(text)} is no version range` })
+  const wrong = (): PackageSource => ({ kind: 'wrong', why: `${name}: ${showToken(text)} is not a version range` })
   if (text.length > MAX_RANGE_CHARS && !text.startsWith('file:')) return wrong()
   if (RANGE.test(text)) return text.startsWith('-') ? wrong() : { kind: 'registry' }
   if (text.startsWith('file:')) return { kind: 'file', path: text.slice('file:'.length) }
@@ -200,19 +215,19 @@ function isAlias(text: string): boolean {
   return isPackageName(name) && RANGE.test(at === -1 ? '' : text.slice(at + 1))
 }
 
-// Lock files beside a function: which one is used, what it may say, and what it pins.
+// Lock files beside a function: which one is used, its format, and the versions that it pins.
 
-/** What npm reads, first found wins; as npm does it. */
+/** The lock files of npm; it reads the first one that is there. */
 export const NODE_LOCKS = ['npm-shrinkwrap.json', 'package-lock.json'] as const
 export const NODE_LOCK = 'package-lock.json'
-/** Of other package managers: not read, and told. */
+/** Lock files of other package managers: not read, with a warning. */
 const FOREIGN_LOCKS: ReadonlyMap<string, string> = new Map([
   ['pnpm-lock.yaml', 'pnpm'],
   ['yarn.lock', 'yarn'],
   ['bun.lock', 'bun'],
   ['bun.lockb', 'bun'],
 ])
-/** Where a lock's packages lie, below the folder of the manifest. */
+/** The path of a lock's package below the folder of the manifest. */
 const PACKAGE_PATH = /(?:^|\/)node_modules\/((?:@[^/]+\/)?[^/]+)$/
 
 interface LockedPackage {
@@ -243,46 +258,48 @@ export class NodeLock {
     this.#json = json
   }
 
+  /** The manifest's own entry. */
+  get #root(): Readonly<Record<string, unknown>> {
+    return asObject(asObject(this.#json.packages)[''])
+  }
+
   /** All but the manifest's own entry; none of a lock in the format before npm 7. */
   get packages(): LockedPackage[] {
-    const packages = isObject(this.#json.packages) ? this.#json.packages : {}
-    return Object.entries(packages).flatMap(([path, fields]) => {
+    return Object.entries(asObject(this.#json.packages)).flatMap(([path, fields]) => {
       const name = PACKAGE_PATH.exec(path)?.[1]
       return name !== undefined && isObject(fields) ? { path, name, fields } : []
     })
   }
 
-  /** True when it was made from these wishes: what `npm ci` asks of it. */
-  isOf(field: string, ranges: Readonly<Record<string, unknown>>): boolean {
-    const packages = isObject(this.#json.packages) ? this.#json.packages : {}
-    const root = isObject(packages['']) ? packages[''] : {}
-    const own = isObject(root[field]) ? root[field] : {}
-    const names = Object.keys(own)
-    return names.length === Object.keys(ranges).length && names.every(name => own[name] === ranges[name])
+  /** True when it was made from this manifest, as `npm ci` requires. */
+  isOf(manifest: NodeManifest): boolean {
+    return INSTALLED.every(field => {
+      const own = asObject(this.#root[field])
+      const ranges = manifest.of(field)
+      const names = Object.keys(own)
+      return names.length === Object.keys(ranges).length && names.every(name => own[name] === ranges[name])
+    })
   }
 
   /** True for a name that the manifest had when the file was written, and for every name in the format before npm 7. */
   isDeclaring(name: string): boolean {
     if (!isObject(this.#json.packages)) return true
-    const { '': root } = this.#json.packages
-    return WISHES.some(field => isObject(root) && isObject(root[field]) && Object.hasOwn(root[field], name))
+    return NAMING_FIELDS.some(field => Object.hasOwn(asObject(this.#root[field]), name))
   }
 
   /**
-   * The file without packages from paths that the manifest names no more: npm would install them from there, or refuse. What it
-   * names instead is resolved again.
+   * The file without packages from paths that the manifest does not name any more: npm would install them from there, or refuse.
+   * Their replacements are resolved again.
    */
   withoutStalePaths(manifest: NodeManifest | null): NodeLock {
     const json = structuredClone(this.#json)
-    const packages = isObject(json.packages) ? json.packages : {}
-    const root = isObject(packages['']) ? packages[''] : {}
-    const stale = WISHES.flatMap(field => {
-      const wishes = isObject(root[field]) ? Object.entries(root[field]) : []
-      return wishes.flatMap(([name, spec]) => {
+    const packages = asObject(json.packages)
+    const stale = NAMING_FIELDS.flatMap(field =>
+      Object.entries(asObject(this.#root[field])).flatMap(([name, spec]) => {
         const isPath = toPackageSource(name, spec).kind === 'file'
         return isPath && !DECLARING.some(own => manifest?.of(own)[name] === spec) ? [`node_modules/${name}`] : []
-      })
-    })
+      }),
+    )
     if (stale.length === 0) return this
     for (const path of stale) {
       const entry = packages[path]
@@ -302,14 +319,14 @@ export class NodeLock {
 
   /** Where packages come from that are not versions of a registry: `git+ssh://...`, `file:../lib`. */
   get sources(): LockedSource[] {
-    return this.#entries().flatMap(({ name, fields }) => {
+    return entriesOf(this.#json).flatMap(({ name, fields }) => {
       const { resolved, version, link } = fields
       const isTarball = typeof resolved === 'string' && /^https?:/i.test(resolved) && link !== true
       const texts = [
         ...(isTarball || resolved === undefined ? [] : [resolved]),
         ...(isRange(version) ? [] : [version]),
         // npm fetches what the file lacks from where the package that needs it says.
-        ...WISHES.flatMap(field => (isObject(fields[field]) ? Object.values(fields[field]) : [])).filter(isAddress),
+        ...NAMING_FIELDS.flatMap(field => Object.values(asObject(fields[field]))).filter(isAddress),
       ]
       return texts.map(text => ({ name, text: String(text), path: toPath(String(text), link === true) }))
     })
@@ -327,10 +344,6 @@ export class NodeLock {
     return `${JSON.stringify(json, null, 2)}\n`
   }
 
-  #entries(): LockedEntry[] {
-    return entriesOf(this.#json)
-  }
-
   /** Digest of all that it pins, whatever the manifest around it is called. */
   get digest(): string {
     const key = new BuildKey()
@@ -338,31 +351,28 @@ export class NodeLock {
     return key.toString()
   }
 
-  /** The text as npm writes it beside a manifest, with the manifest's name, version and wishes. */
+  /** The text as npm writes it beside a manifest, with the manifest's name, version and dependencies. */
   toTextFor(manifest: NodeManifest): string {
     const { name: _name, version: _version, packages, ...rest } = this.#json
-    const all = isObject(packages) ? packages : {}
-    const { '': root, ...others } = all
-    const { name: _own, version: _old, ...fields } = isObject(root) ? root : {}
+    const { '': _root, ...others } = asObject(packages)
+    const { name: _own, version: _old, ...fields } = this.#root
     const title = {
       ...(typeof manifest.name === 'string' && { name: manifest.name }),
       ...(typeof manifest.version === 'string' && { version: manifest.version }),
     }
-    const wishes: Record<string, unknown> = {}
-    for (const field of ['dependencies', 'optionalDependencies'] as const)
-      if (Object.keys(manifest.of(field)).length > 0) wishes[field] = manifest.of(field)
-    const json = { ...title, ...rest, packages: { '': { ...title, ...fields, ...wishes }, ...others } }
+    const named: Record<string, unknown> = {}
+    for (const field of INSTALLED) if (Object.keys(manifest.of(field)).length > 0) named[field] = manifest.of(field)
+    const json = { ...title, ...rest, packages: { '': { ...title, ...fields, ...named }, ...others } }
     return `${JSON.stringify(json, null, 2)}\n`
   }
 }
 
-/** Fields of a package in a lock file that name others; `requires` before npm 7. */
-const WISHES = ['dependencies', 'optionalDependencies', 'peerDependencies', 'requires'] as const
-
-interface LockedEntry {
-  name: string
-  fields: Record<string, unknown>
+function asObject(value: unknown): Record<string, unknown> {
+  return isObject(value) ? value : {}
 }
+
+/** Fields of a package in a lock file that name others; `requires` before npm 7. */
+const NAMING_FIELDS = ['dependencies', 'optionalDependencies', 'peerDependencies', 'requires'] as const
 
 /** A package of a lock file that is not a version of a registry. */
 interface LockedSource {
@@ -374,7 +384,7 @@ interface LockedSource {
 }
 
 /** Packages of every format: those of npm 7 by path, those before it inside each other. */
-function entriesOf(json: Readonly<Record<string, unknown>>): LockedEntry[] {
+function entriesOf(json: Readonly<Record<string, unknown>>): { name: string; fields: Record<string, unknown> }[] {
   const { packages } = json
   if (isObject(packages)) {
     return Object.entries(packages).flatMap(([path, fields]) =>
@@ -421,8 +431,11 @@ function toPath(text: string, isLink: boolean): string | null {
   return isLink || !/^(?:[a-z][a-z0-9+.-]*:|[^/]*@)/i.test(text) ? text : null
 }
 
-/** @returns null when the folder has none of npm's */
-export function readNodeLock(folder: string, folderLabel: string): ReadLock {
+/**
+ * The lock file of a folder, null when it has none of npm's.
+ * @returns `problem` - why one that is there cannot be used (§2.16.4: ordinary install)
+ */
+export function readNodeLock(folder: string, folderLabel: string): { lock: NodeLock | null; problem: string | null } {
   for (const name of NODE_LOCKS) {
     const label = labelOf({ label: folderLabel }, name)
     const text = readSmallFile(join(folder, name), label)
@@ -437,13 +450,7 @@ export function readNodeLock(folder: string, folderLabel: string): ReadLock {
   return { lock: null, problem: null }
 }
 
-/** The lock file of a folder; `problem` says why one that is there cannot be used (§2.16.4: ordinary install). */
-interface ReadLock {
-  lock: NodeLock | null
-  problem: string | null
-}
-
-/** What is said of a lock file that is not read; null when there is none or npm's is beside it. */
+/** The warning for a lock file that is not read; null when there is none or npm's is beside it. */
 export function foreignLockNote(folder: string, label: string, lock: NodeLock | null): string | null {
   if (lock !== null) return null
   for (const [name, manager] of FOREIGN_LOCKS) {

@@ -6,14 +6,14 @@ import type { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './build.ts'
 import { type FailedImport, installError, passingError } from './install-step.ts'
 import type { ImportedPackage } from './node-imports.ts'
-import { DECLARING, type NodeManifest } from './node-manifest.ts'
+import type { NodeManifest } from './node-manifest.ts'
 import type { ToolResult } from './run-tool.ts'
 
 /** Of npm's own settings those that say where packages come from and are kept; no token, no program to run. */
 const NPM_VARIABLES =
   /^npm_config_(?:registry|cache|userconfig|globalconfig|cafile|ca|proxy|https_proxy|https-proxy|noproxy|strict_ssl|strict-ssl|offline|prefer_offline|prefer-offline|fetch_timeout)$/i
 
-/** Given to every command. What stands here wins over `.npmrc` files and the environment. */
+/** Given to every command. These win over `.npmrc` files and the environment. */
 const FLAGS = [
   '--no-audit',
   '--no-fund',
@@ -22,17 +22,17 @@ const FLAGS = [
   '--no-workspaces',
   '--loglevel=error',
   '--color=false',
-  // What a function needs at run time; file: packages are copied, so that the set holds all it needs.
+  // Packages for run time; file: packages are copied, so that the set is complete.
   '--omit=dev',
   '--install-links',
   '--package-lock=true',
-  // A machine without network is told so in seconds.
+  // Without a network the failure comes within seconds.
   '--fetch-retries=2',
   '--fetch-retry-mintimeout=500',
   '--fetch-retry-maxtimeout=5000',
 ] as const
 
-/** What npm may see of the host's environment. */
+/** The part of the host's environment that npm may see. */
 export function toNpmEnv(hostEnv: HostEnv): Record<string, string> {
   const env = toToolHostEnv(hostEnv)
   for (const [name, value] of Object.entries(hostEnv)) {
@@ -41,7 +41,7 @@ export function toNpmEnv(hostEnv: HostEnv): Record<string, string> {
   return { ...env, NO_UPDATE_NOTIFIER: '1', npm_config_node_options: '' }
 }
 
-/** Who asked for the packages, for messages. */
+/** The folder that asked for the packages, for messages. */
 export interface NpmAsker {
   /** Folder below the functions root. */
   label: string
@@ -56,7 +56,7 @@ interface NpmInstall extends NpmAsker {
   npm: string
   /** Holds `package.json`, and `package-lock.json` when `hasLock`. */
   cwd: string
-  /** What npm may write to, `cwd` in it; absent where it runs as the gateway. */
+  /** The folder that npm may write to, `cwd` in it; absent where it runs as the gateway. */
   draft?: OwnFolder
   hasLock: boolean
   /** Packages fetched from repositories are allowed. */
@@ -97,66 +97,57 @@ export async function rebuildWithNpm(install: NpmInstall, names: readonly string
   )
 }
 
-interface Reading {
-  pattern: RegExp
-  /** Lasts until a file changes. */
-  isLasting: boolean
-  hint: (found: RegExpExecArray) => string
-}
-
 const REGISTRY_HINT = 'check the network and the registry (npm config get registry); it is tried again after a while'
-const READINGS: readonly Reading[] = [
-  {
+
+/** A sign of a failure in npm's output, and how to mend it; `%s` is the package that the pattern finds. */
+type Reading = readonly [pattern: RegExp, hint: string]
+
+/** Failures that last until a file changes. */
+const LASTING: readonly Reading[] = [
+  [
     // Without a name in quotes the address has it.
-    pattern:
-      /404 [^'\n]*'((?:@[\w.~-]+\/)?[\w.~-]+)@|E404(?![\s\S]*'\S+@)[\s\S]*?GET \S+?\/((?:@[\w.~-]+(?:%2f|\/))?[\w.~-]+) -/i,
-    isLasting: true,
-    hint: found =>
-      `${nameIn(found)} is not in the registry: correct the name, or add it to package.json with its source`,
-  },
-  {
-    pattern: /No matching version found for ((?:@[\w.~-]+\/)?[\w.~-]+)@[^\s]*/,
-    isLasting: true,
-    hint: found => `no such version of ${nameIn(found)}: npm view ${nameIn(found)} versions lists those there are`,
-  },
-  {
-    pattern: /ERESOLVE[\s\S]*/,
-    isLasting: true,
-    hint: () => 'two packages want different versions of a third: change one of the ranges',
-  },
-  {
-    pattern: /EALLOWGIT|allow-git/i,
-    isLasting: true,
-    hint: () => 'a package comes from a repository: use a version of the registry',
-  },
-  {
-    pattern: /EINTEGRITY[^\n]*/,
-    isLasting: true,
-    hint: () => 'the registry has other content than the lock file pins: delete package-lock.json when that is meant',
-  },
-  {
-    pattern: /EBADENGINE|EBADPLATFORM[^\n]*/,
-    isLasting: true,
-    hint: () => 'the package does not run on this system or version of node',
-  },
-  { pattern: /EINVALIDPACKAGENAME[^\n]*/, isLasting: true, hint: () => 'correct the name in package.json' },
-  { pattern: /ENOSPC[^\n]*/, isLasting: false, hint: () => 'the disk is full' },
-  {
-    pattern: /EACCES|EROFS|EPERM/,
-    isLasting: false,
-    hint: () => 'npm writes its cache to ~/.npm: set npm_config_cache to a folder that can be written',
-  },
-  {
-    pattern: /E401|E403|ENEEDAUTH/,
-    isLasting: false,
-    hint: () => 'the registry wants a login: put its token into the .npmrc of the user that runs the gateway',
-  },
-  {
-    pattern: /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ENOTCACHED|ERR_SOCKET_TIMEOUT|network/i,
-    isLasting: false,
-    hint: () => REGISTRY_HINT,
-  },
+    /404 [^'\n]*'((?:@[\w.~-]+\/)?[\w.~-]+)@|E404(?![\s\S]*'\S+@)[\s\S]*?GET \S+?\/((?:@[\w.~-]+(?:%2f|\/))?[\w.~-]+) -/i,
+    '%s is not in the registry: correct the name, or add it to package.json with its source',
+  ],
+  [
+    /No matching version found for ((?:@[\w.~-]+\/)?[\w.~-]+)@[^\s]*/,
+    'no such version of %s: npm view %s versions lists those there are',
+  ],
+  [/ERESOLVE[\s\S]*/, 'two packages want different versions of a third: change one of the ranges'],
+  [/EALLOWGIT|allow-git/i, 'a package comes from a repository: use a version of the registry'],
+  [
+    /EINTEGRITY[^\n]*/,
+    'the registry has other content than the lock file pins: delete package-lock.json when that is meant',
+  ],
+  [/EBADENGINE|EBADPLATFORM[^\n]*/, 'the package does not run on this system or version of node'],
+  [/EINVALIDPACKAGENAME[^\n]*/, 'correct the name in package.json'],
 ]
+
+/** Failures for which trying again may help. */
+const PASSING: readonly Reading[] = [
+  [/ENOSPC[^\n]*/, 'the disk is full'],
+  [/EACCES|EROFS|EPERM/, 'npm writes its cache to ~/.npm: set npm_config_cache to a folder that can be written'],
+  [
+    /E401|E403|ENEEDAUTH/,
+    'the registry wants a login: put its token into the .npmrc of the user that runs the gateway',
+  ],
+  [
+    /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ENOTCACHED|ERR_SOCKET_TIMEOUT|network/i,
+    REGISTRY_HINT,
+  ],
+]
+
+/** The first known failure in npm's output; null when there is none. */
+function readFailure(output: string): { isLasting: boolean; name: string; hint: string } | null {
+  const text = toLines(output).join('\n')
+  for (const [pattern, hint] of [...LASTING, ...PASSING]) {
+    const found = pattern.exec(text)
+    if (found === null) continue
+    const name = (found[1] ?? found[2] ?? '').replace(/%2f/i, '/')
+    return { isLasting: LASTING.some(reading => reading[0] === pattern), name, hint: hint.replaceAll('%s', name) }
+  }
+  return null
+}
 
 /** An npm that ended badly, in the words of a folder that wants what it was to install. */
 export function toNpmError(result: ToolResult, asker: NpmAsker, timeoutMs: number): GatewayError {
@@ -164,23 +155,16 @@ export function toNpmError(result: ToolResult, asker: NpmAsker, timeoutMs: numbe
   if (result.timedOut) {
     return passingError(`${label}: npm took longer than ${timeoutMs / 1000} s and was stopped`, REGISTRY_HINT, result)
   }
-  const text = toLines(result.output).join('\n')
-  for (const { pattern, isLasting, hint } of READINGS) {
-    const found = pattern.exec(text)
-    if (found === null) continue
-    const message = `${label}: npm: ${tailOf(result.output)}`
-    if (!isLasting) return passingError(message, hint(found), result)
-    const place = imported.find(({ name }) => name === nameIn(found))
-    return place === undefined
-      ? installError(message, { file: manifest }, hint(found), result)
-      : installError(
-          `${place.file}:${place.line}: ${message}`,
-          { file: place.file, line: place.line },
-          hint(found),
-          result,
-        )
-  }
-  return passingError(`${label}: npm: ${result.problem ?? tailOf(result.output)}`, undefined, result)
+  const failure = readFailure(result.output)
+  if (failure === null)
+    return passingError(`${label}: npm: ${result.problem ?? tailOf(result.output)}`, undefined, result)
+  const { isLasting, name, hint } = failure
+  const message = `${label}: npm: ${tailOf(result.output)}`
+  if (!isLasting) return passingError(message, hint, result)
+  const place = imported.find(one => one.name === name)
+  if (place === undefined) return installError(message, { file: manifest }, hint, result)
+  const { file, line } = place
+  return installError(`${file}:${line}: ${message}`, { file, line }, hint, result)
 }
 
 /**
@@ -193,22 +177,16 @@ export function blameImports(
   added: Readonly<Record<string, string>>,
   { label, manifest }: { label: string; manifest: NodeManifest | null },
 ): ReadonlyMap<string, FailedImport> {
+  const failure = readFailure(result.output)
+  const named = failure?.name ?? ''
+  const isPassing = result.timedOut || result.problem !== null || failure?.isLasting === false
+  if (isPassing || manifest?.declares(named) === true) return new Map()
   const text = toLines(result.output).join('\n')
-  const reading = READINGS.find(({ pattern }) => pattern.test(text))
-  const found = reading?.pattern.exec(text)
-  const named = found == null ? '' : nameIn(found)
-  const isDeclared = manifest !== null && DECLARING.some(field => Object.hasOwn(manifest.of(field), named))
-  const isPassing = result.timedOut || result.problem !== null || reading?.isLasting === false
-  if (isPassing || isDeclared) return new Map()
   const names = Object.keys(added)
   const shown = names.filter(name => named === name || (named === '' && text.includes(`${name}@`)))
-  const hint = found == null ? 'correct the import, or name a version in package.json' : reading!.hint(found)
+  const hint = failure?.hint ?? 'correct the import, or name a version in package.json'
   const failed = { message: `${label}: npm: ${tailOf(result.output)}`, hint }
   return new Map((shown.length === 0 ? names : shown).map(name => [name, failed]))
-}
-
-function nameIn([, first, second]: RegExpExecArray): string {
-  return (first ?? second ?? '').replace(/%2f/i, '/')
 }
 
 /** Lines of npm that say something: without its prefix, its codes' repetition and the place of its log. */
@@ -228,7 +206,7 @@ function toLines(output: string): string[] {
 const MAX_TAIL_LINES = 4
 const MAX_TAIL_CHARS = 600
 
-/** What of npm's output matters, in one line. */
+/** The lines of npm's output that matter, in one. */
 function tailOf(output: string): string {
   const text = toLines(output).slice(0, MAX_TAIL_LINES).join(' | ')
   return text.length <= MAX_TAIL_CHARS ? text : `${text.slice(0, MAX_TAIL_CHARS)}...`

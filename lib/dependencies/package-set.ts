@@ -10,37 +10,35 @@
 
 import { randomBytes } from 'node:crypto'
 import { chmodSync, lstatSync } from 'node:fs'
-import { copyFile, lchown, link, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
+import { copyFile, lchown, link, lstat, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { isObject } from '../core/json.ts'
+import { isObject, parseObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
 import { BuildKey } from './build-cache.ts'
-import { BUILD_RETRY_MS, isPassing, sizeOf } from './build.ts'
+import { BUILD_RETRY_MS, isPassing, mapSome, namesIn, tryRead } from './build.ts'
+import { listDistributions } from './pip.ts'
+import { removeStale } from './run-tool.ts'
 
 /** Folder of installed packages by runtime. */
 export const TARGETS: Readonly<Record<string, string>> = { python: '.deps', node: 'node_modules', php: 'vendor' }
 
 /** File in the folder of packages that says what is known of them: dependency-state.ts. */
 export const STATE_FILE = '.svc-deps-state.json'
-/** What may be in the folder of packages when none are installed. */
+/** Any entry but those that may be in the folder of packages when none are installed. */
 const IS_FOREIGN = new RegExp(`^(?!\\.gitignore$|${STATE_FILE.replaceAll('.', '\\.')}$)`)
 
-/** File of a set that tells what it is. */
+/** File of a set that identifies it. */
 const MARK = '.fngw-set'
 /** Folder of a function in which a set is made ready. */
 const BESIDE = '.svc-deps'
 const OLD = 'old'
 const DRAFT_PREFIX = 'd-'
 const DRAFT_NAME = /^d-[A-Za-z0-9]{6}$/
-/** Milliseconds after which a draft counts as left behind. */
-const STALE_DRAFT_MS = 3_600_000
-/** Files of one folder that are linked at once. */
-const LINKS_AT_ONCE = 16
 
-/** What is known of a set beside its files. JSON. */
+/** Facts of a set beside its files. JSON. */
 export interface SetOutcome {
   /** Names that imports and manifests came to, such as `requests==2.32.3`. */
   resolvedPackages: readonly string[]
@@ -60,9 +58,9 @@ interface SetRequest {
   id: string
   key: string
   target: string
-  /** Whom the tools that fill it run as; absent: as the gateway. */
+  /** The user of the tools that fill it; absent: that of the gateway. */
   user?: ToolUser | null
-  /** Aborted when who asks has no use for it any more. */
+  /** Aborted when the caller has no use for it any more. */
   signal: AbortSignal
   asker: Asker
   /** Packages that are in a folder's `<target>`. @param folder - full path */
@@ -88,7 +86,7 @@ export class PackageSets {
   }
 
   /**
-   * The set of an id, filled when it is not there; who asks meanwhile waits for the same.
+   * The set of an id, filled when it is not there; callers that ask meanwhile wait for the same.
    * @throws what `fill` throws, or threw before: it is not run again until the asker's signature is another
    */
   async ensure(wanted: SetRequest): Promise<PackageSet> {
@@ -101,7 +99,7 @@ export class PackageSets {
         return { ...(await filling.done), isShared: true }
       } catch (error) {
         if (!filling.signal.aborted) this.#failed.note(id, asker, error)
-        // Stopped because the function that asked first is gone, which is no reason for the others.
+        // Stopped because the function that asked first is gone, which does not concern the others.
         if (!filling.signal.aborted || signal.aborted) throw error
       }
     }
@@ -127,7 +125,7 @@ export class PackageSets {
   }
 
   async #fill(request: SetRequest): Promise<SetMark> {
-    this.#forgetStale()
+    removeStale(this.#folder, DRAFT_NAME, this.#clock)
     this.#folder.make()
     // Names of sets reveal what other functions use.
     if (this.#isPrivate) chmodSync(this.#folder.path, 0o700)
@@ -156,7 +154,7 @@ export class PackageSets {
       const bytes = await sizeOf(draft.below(target).path)
       const mark: SetMark = { key, ...outcome, packages: count(draft.path), bytes }
       draft.below(target).write(MARK, `${JSON.stringify(mark)}\n`)
-      // What has the name is no whole set.
+      // An entry that has the name already is not a whole set.
       this.#folder.remove(id)
       this.#folder.rename(draft.path.slice(this.#folder.path.length + 1), id)
       return mark
@@ -169,15 +167,8 @@ export class PackageSets {
   prune(wanted: ReadonlySet<string>): string[] {
     const gone = this.#folder.list(/^(?:python|node|php)-[0-9a-f]{32}$/).filter(({ name }) => !wanted.has(name))
     for (const { name } of gone) this.#folder.remove(name)
-    this.#forgetStale()
+    removeStale(this.#folder, DRAFT_NAME, this.#clock)
     return gone.map(({ name }) => name)
-  }
-
-  /** Left by a gateway that was killed. */
-  #forgetStale(): void {
-    for (const { name, stats } of this.#folder.list(DRAFT_NAME)) {
-      if (stats.isDirectory() && this.#clock.wall() - stats.mtimeMs > STALE_DRAFT_MS) this.#folder.remove(name)
-    }
   }
 }
 
@@ -224,7 +215,7 @@ export class PackageFolder {
     this.target = target
   }
 
-  /** The set that is in place; null when there is none, or when somebody else installed what is there. */
+  /** The set that is in place; null when there is none, or when another tool installed the packages. */
   get set(): SetMark | null {
     return readMark(this.#folder.below(this.target))
   }
@@ -282,20 +273,14 @@ export class PackageFolder {
 }
 
 function readMark(folder: OwnFolder): SetMark | null {
-  const bytes = folder.read(MARK)
-  if (bytes === null) return null
-  try {
-    const value: unknown = JSON.parse(bytes.toString('utf8'))
-    if (!isObject(value) || typeof value.key !== 'string') return null
-    return {
-      key: value.key,
-      resolvedPackages: toTexts(value.resolvedPackages),
-      unresolvedImports: toTexts(value.unresolvedImports),
-      packages: toCount(value.packages),
-      bytes: toCount(value.bytes),
-    }
-  } catch {
-    return null
+  const value = parseObject(folder.read(MARK)?.toString('utf8') ?? null)
+  if (typeof value?.key !== 'string') return null
+  return {
+    key: value.key,
+    resolvedPackages: toTexts(value.resolvedPackages),
+    unresolvedImports: toTexts(value.unresolvedImports),
+    packages: toCount(value.packages),
+    bytes: toCount(value.bytes),
   }
 }
 
@@ -315,33 +300,23 @@ interface Placing {
 
 /** Links stay links: those in a set are its own. Files are linked, or copied where that is not possible. */
 async function linkTree(from: string, to: string, how: Placing): Promise<void> {
-  const entries = await readdir(from, { withFileTypes: true })
-  for (let at = 0; at < entries.length; at += LINKS_AT_ONCE) {
-    const some = entries.slice(at, at + LINKS_AT_ONCE)
-    await Promise.all(
-      some.map(async entry => {
-        const source = join(from, entry.name)
-        const place = join(to, entry.name)
-        if (entry.isDirectory()) {
-          await mkdir(place)
-          if (how.owner !== null) await lchown(place, how.owner.uid, how.owner.gid)
-          await linkTree(source, place, how)
-        } else if (entry.isSymbolicLink()) await symlink(await readlink(source), place)
-        else if (how.isCopied) await copyFile(source, place)
-        else await link(source, place).catch(() => copyFile(source, place))
-      }),
-    )
-  }
+  await mapSome(await readdir(from, { withFileTypes: true }), async entry => {
+    const source = join(from, entry.name)
+    const place = join(to, entry.name)
+    if (entry.isDirectory()) {
+      await mkdir(place)
+      if (how.owner !== null) await lchown(place, how.owner.uid, how.owner.gid)
+      await linkTree(source, place, how)
+    } else if (entry.isSymbolicLink()) await symlink(await readlink(source), place)
+    else if (how.isCopied) await copyFile(source, place)
+    else await link(source, place).catch(() => copyFile(source, place))
+  })
 }
-
-// // Failures of sets, so that what many folders want and cannot be had is tried once.
-//   fails ─► everyone who wants the set is told the same ─┬► a folder that was told so has changed ─► tried once more
-//                                                         └► it may pass, and some time has gone   ─► tried once more
 
 /** Sets whose failures are remembered; beyond them the oldest is forgotten, and tried again when it is wanted. */
 const MAX_FAILURES = 1000
 
-/** Who wants a set. */
+/** The folder that wants a set. */
 export interface Asker {
   /** Full path. */
   folder: string
@@ -352,10 +327,16 @@ export interface Asker {
 interface Failure {
   error: unknown
   failedAt: number
-  /** Signatures of those that were told, by folder. */
-  told: Map<string, string>
+  /** Signatures of the folders that got it, by folder. */
+  seen: Map<string, string>
 }
 
+/**
+ * Failures of sets, so that a set which many folders want and which cannot be installed is tried once.
+ *
+ *   fails ─► each folder that wants the set gets the failure ─┬► one of them has changed            ─► tried once more
+ *                                                             └► it may pass, and some time has gone ─► tried once more
+ */
 export class FailedSets {
   readonly #clock: Clock
   readonly #byId = new Map<string, Failure>()
@@ -368,24 +349,24 @@ export class FailedSets {
   check(id: string, { folder, signature }: Asker): void {
     const failure = this.#byId.get(id)
     if (failure === undefined) return
-    const told = failure.told.get(folder) ?? signature
-    if (told !== signature || this.#mayPass(failure)) {
+    const seen = failure.seen.get(folder) ?? signature
+    if (seen !== signature || this.#mayPass(failure)) {
       this.#byId.delete(id)
       return
     }
-    failure.told.set(folder, signature)
+    failure.seen.set(folder, signature)
     throw failure.error
   }
 
-  /** It failed, and the asker is told. */
+  /** It failed, and the asker gets the failure. */
   note(id: string, { folder, signature }: Asker, error: unknown): void {
     const known = this.#byId.get(id)
     if (known !== undefined && known.error === error) {
-      known.told.set(folder, signature)
+      known.seen.set(folder, signature)
       return
     }
     this.#byId.delete(id)
-    this.#byId.set(id, { error, failedAt: this.#clock.monotonic(), told: new Map([[folder, signature]]) })
+    this.#byId.set(id, { error, failedAt: this.#clock.monotonic(), seen: new Map([[folder, signature]]) })
     for (const oldest of this.#byId.keys()) {
       if (this.#byId.size <= MAX_FAILURES) break
       this.#byId.delete(oldest)
@@ -400,4 +381,55 @@ export class FailedSets {
     const isLasting = error instanceof GatewayError && !isPassing(error)
     return !isLasting && this.#clock.monotonic() - failedAt >= BUILD_RETRY_MS
   }
+}
+
+/** Bytes of all files below a folder; links are not followed. */
+export async function sizeOf(folder: string): Promise<number> {
+  const entries = await readdir(folder, { withFileTypes: true })
+  const sizes = await mapSome(entries, async entry => {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) return sizeOf(path)
+    return entry.isFile() ? (await lstat(path)).size : 0
+  })
+  return sizes.reduce((sum, size) => sum + size, 0)
+}
+
+/** A package in a folder of installed ones. */
+export interface Installed {
+  name: string
+  version: string
+  /** Names of the packages that it needs. */
+  needs: readonly string[]
+}
+
+/** The packages that are installed beside a function, by name. */
+export function listInstalled(runtime: string, folder: string): Installed[] {
+  return (READERS[runtime]?.(folder) ?? []).sort((a, b) => (a.name < b.name ? -1 : 1))
+}
+
+const READERS: Readonly<Record<string, (folder: string) => Installed[]>> = {
+  python: folder => listDistributions(join(folder, TARGETS.python!)),
+  node: folder => listNodePackages(join(folder, TARGETS.node!)),
+  php: folder => {
+    const { packages } = parseObject(tryRead(join(folder, TARGETS.php!, 'composer', 'installed.json'))) ?? {}
+    return Array.isArray(packages)
+      ? packages.flatMap(one => toInstalled(isObject(one) ? { version: '', ...one } : one, 'require'))
+      : []
+  },
+}
+
+function listNodePackages(folder: string): Installed[] {
+  return namesIn(folder).flatMap(name => {
+    const path = join(folder, name)
+    return name.startsWith('@')
+      ? listNodePackages(path)
+      : toInstalled(parseObject(tryRead(join(path, 'package.json'))), 'dependencies')
+  })
+}
+
+/** @param field - names the packages that it needs */
+function toInstalled(json: unknown, field: string): Installed[] {
+  if (!isObject(json) || typeof json.name !== 'string' || typeof json.version !== 'string') return []
+  const needs = json[field]
+  return [{ name: json.name, version: json.version, needs: isObject(needs) ? Object.keys(needs) : [] }]
 }

@@ -98,7 +98,7 @@ async function readVersion(program: string, tools: BuildTools, cwd: string): Pro
   return output.trim()
 }
 
-/** What one folder wants, read once. */
+/** One folder: its set of packages, and the lock file beside its functions. */
 class PhpFolder {
   readonly #unit: InstallUnit
   readonly #options: PhpStepOptions

@@ -1,9 +1,8 @@
-/** Runs pip, or uv where it is there, for one set of Python packages, and reads what went wrong. Owner: §2.16, page dependencies/python. */
+/** pip, or uv where it is there: what files may ask of it, how it is run, and what its output and its packages say. Owner: §2.16, page dependencies/python. */
 
-import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { OwnFolder } from '../files/own-folder.ts'
-import type { BuildTools } from './build.ts'
+import { type BuildTools, namesIn, tryRead } from './build.ts'
 import type { ToolResult } from './run-tool.ts'
 
 /** Lines of a tool's output that an error shows. */
@@ -32,12 +31,12 @@ interface PipRun {
   files: readonly string[]
   /** Where relative paths in them start. */
   cwd: string
-  /** What the tool may write to, `target` in it; absent where it runs as the gateway. */
+  /** The folder that the tool may write to, `target` in it; absent where it runs as the gateway. */
   draft?: OwnFolder
 }
 
 export interface PipFailure {
-  /** What the tool said, the lines that matter. */
+  /** The lines of the tool's output that matter. */
   message: string
   hint: string | null
   /** True when trying again may help. */
@@ -64,7 +63,7 @@ export async function runPip(
 }
 
 /**
- * As `-m pip` does, but not named so: pyenv's programs would make their own folder anew after each, and two at once
+ * As `-m pip` does, but not named so: pyenv's programs would remake their own folder after each, and two at once
  * fail where pip has succeeded.
  */
 const RUN_PIP = 'import runpy; runpy.run_module("pip", run_name="__main__", alter_sys=True)'
@@ -119,14 +118,16 @@ function toTail(output: string): string {
   return shown.join(' | ').slice(0, MAX_CHARS)
 }
 
-/** A package of a set. */
+/** An installed package. */
 interface Distribution {
   /** As its own metadata write it. */
   name: string
   version: string
+  /** Names of the packages that it requires, without those of its extras. */
+  needs: string[]
 }
 
-/** What is installed in a folder, by name. */
+/** The packages in a folder, by name. */
 export function listDistributions(folder: string): Distribution[] {
   return namesIn(folder)
     .filter(name => name.endsWith('.dist-info'))
@@ -146,26 +147,19 @@ export function listModules(folder: string): Set<string> {
 }
 
 function readMetadata(path: string): Distribution[] {
-  try {
-    const head = readFileSync(path, 'utf8').split('\n\n', 1)[0]!
-    const name = /^Name:\s*(.+)$/m.exec(head)?.[1]?.trim()
-    const version = /^Version:\s*(.+)$/m.exec(head)?.[1]?.trim()
-    return name === undefined || version === undefined ? [] : [{ name, version }]
-  } catch {
-    return []
-  }
+  const [head = ''] = (tryRead(path) ?? '').split(/\r?\n\r?\n/, 1)
+  const fieldsOf = (key: string) =>
+    [...head.matchAll(new RegExp(`^${key}:\\s*(.+?)\\s*$`, 'gm'))].map(found => found[1]!)
+  const [[name], [version]] = [fieldsOf('Name'), fieldsOf('Version')]
+  if (name === undefined || version === undefined) return []
+  const needs = fieldsOf('Requires-Dist')
+    .filter(text => !/;.*\bextra\b/.test(text))
+    .flatMap(text => /^[A-Za-z0-9._-]+/.exec(text)?.[0] ?? [])
+  return [{ name, version, needs }]
 }
 
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
-  }
-}
-
-// // Requirements of Python functions: `requirements.txt` line by line, and `#@requirements` comments. What could lead the
-// installer elsewhere (options, addresses, paths) is told apart from names.
+// Requirements: `requirements.txt` line by line, and `#@requirements` comments. Lines that could lead the installer elsewhere (options,
+// addresses, paths) are kept apart from names.
 
 /** Lines of a handler that are looked through for `#@requirements` (§8). */
 const INLINE_LINES = 30
@@ -192,7 +186,7 @@ export interface Requirement {
   line: number
 }
 
-/** A line that is no plain name. */
+/** A line that is not a plain name. */
 interface OddLine {
   text: string
   line: number

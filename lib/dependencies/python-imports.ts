@@ -1,4 +1,4 @@
-/** What Python files import, asked of the interpreter that runs them: many files in one start of it. Owner: §2.16, page dependencies/python. */
+/** The imports of Python files, read by the interpreter that runs them: many files in one start of it. Owner: §2.16, page dependencies/python. */
 
 import { spawn } from 'node:child_process'
 import type { Clock } from '../core/clock.ts'
@@ -25,7 +25,7 @@ export interface PythonImport {
   optional: boolean
   /**
    * Why it may be a file elsewhere and no package: a file above that has the name (`line` null), or a line that changes `sys.path`
-   * in a way that only a run would tell.
+   * in a way that only a run would show.
    */
   doubt: { file: string; line: number | null } | null
 }
@@ -105,7 +105,7 @@ export class PythonImports {
     }
   }
 
-  /** Asks again when somebody else ended the process that was to answer: it says nothing about the handler. */
+  /** Asks again when the process was ended from outside: that says nothing about the handler. */
   async #ask(program: string, flags: readonly string[], question: object): Promise<unknown[]> {
     for (let left = ASKS; ; left--) {
       const answer = await this.#askOnce(program, flags, question)
@@ -123,7 +123,7 @@ export class PythonImports {
       let bytes = 0
       let problem = ''
       const timer = clock.setTimeout(() => {
-        problem = `${program} did not tell the imports within ${ANSWER_MS / 1000} s`
+        problem = `${program} did not report the imports within ${ANSWER_MS / 1000} s`
         child.kill('SIGKILL')
       }, ANSWER_MS)
       child.stdout.on('data', (part: Buffer) => {

@@ -16,6 +16,7 @@ import { GatewayError } from '../core/errors.ts'
 import { toToolHostEnv, toUserToolEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { Semaphore } from '../core/semaphore.ts'
+import { isSameVersion } from '../core/versions.ts'
 import type { FileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
@@ -31,7 +32,6 @@ import {
 import { createGoBuilder } from './go.ts'
 import { makeToolFolder, runTool, type ToolOwner } from './run-tool.ts'
 import { CargoHome, createRustBuilder } from './rust.ts'
-import { isSameVersion } from '../core/versions.ts'
 
 /** Functions whose sources are read in one turn of the event loop, at some 0.1 ms each. */
 const STARTS_PER_TURN = 16
@@ -47,7 +47,7 @@ export interface BuildsOptions {
   /** Environment of this process; tools get a part of it. */
   hostEnv: Readonly<Record<string, string | undefined>>
   builders: readonly Builder[]
-  /** What is built is closed to other users of the machine, and tools have no capability of this process. */
+  /** Builds are closed to other users of the machine, and tools have no capability of this process. */
   isPrivate: boolean
   /**
    * The user whose rights tools have where functions are kept apart by users: null or absent elsewhere.
@@ -80,7 +80,7 @@ export interface PreparationState {
   /** Monotonic ms. */
   since: number
   error: GatewayError | null
-  /** What goes on while no tool runs for it; null when nothing does. */
+  /** The work while no tool runs for it; null when there is none. */
   step: string | null
 }
 
@@ -92,29 +92,41 @@ class Preparation {
   error: GatewayError | null = null
   /** Monotonic ms when it began; of one that has ended, when it did. */
   since: number
-  /** What had changed on disk when its sources were read. */
+  /** How the disk differed from discovery when its sources were read. */
   change: string | null = null
   /** The catalog when its sources were read. */
   catalog: ReadonlyMap<string, FunctionVersion> | null = null
   /** Of a failed one: the builder's `stampOf`; null when another catalog came while it ran. */
   stamp: string | null = null
-  /** Full path of the program, null for packages. */
-  readonly done: Promise<string | null>
-  resolve!: (program: string | null) => void
-  reject!: (error: GatewayError) => void
+  /** Full path of the program of one that is ready, null for packages. */
+  program: string | null = null
   isStopped = false
+  #done: Promise<string | null> | null = null
+  #settle: (() => void) | null = null
   readonly #onWork: (() => void)[] = []
   #abort: AbortController | null = null
 
   constructor(fn: FunctionVersion, since: number) {
     this.fn = fn
     this.since = since
-    this.done = new Promise((resolve, reject) => {
-      this.resolve = resolve
-      this.reject = reject
+  }
+
+  /** Made when it is asked for: of ten thousand in the background nearly none is. */
+  get done(): Promise<string | null> {
+    if (this.#done !== null) return this.#done
+    this.#done = new Promise((resolve, reject) => {
+      this.#settle = () => (this.error === null ? resolve(this.program) : reject(this.error))
+      if (!this.isOpen) this.#settle()
     })
-    // One in the background has no caller that handles its failure.
-    this.done.catch(() => {})
+    // A caller that has gone does not handle the failure.
+    this.#done.catch(() => {})
+    return this.#done
+  }
+
+  end(state: 'ready' | 'failed', since: number): void {
+    this.state = state
+    this.since = since
+    this.#settle?.()
   }
 
   get isOpen(): boolean {
@@ -153,7 +165,7 @@ interface Language {
   installs: Semaphore<Preparation>
 }
 
-/** What a gateway's functions need before they run: programs and packages; shaped as a runtime's `Preparer`. */
+/** The preparation queue of a gateway's functions: their programs and packages; shaped as a runtime's `Preparer`. */
 export class Builds {
   readonly #options: BuildsOptions
   readonly #tools: Tools
@@ -194,26 +206,29 @@ export class Builds {
   prepare(fn: FunctionVersion, onWork?: () => void): Promise<string | null> {
     if (this.#isClosed) return Promise.reject(closing())
     if (this.#ready.has(fn)) return Promise.resolve(null)
-    let preparation = this.#known.get(fn.key)
-    if (preparation !== undefined && isSameVersion(preparation.fn, fn) && !this.#mayRetry(preparation)) {
-      if (preparation.isOpen) this.#putFirst(preparation)
-    } else {
-      if (preparation !== undefined) this.#stop(preparation)
-      preparation = new Preparation(fn, this.#options.clock.monotonic())
-      this.#known.set(fn.key, preparation)
-      this.#open.add(preparation)
-      this.#line.add(preparation)
-      this.#moveSoon()
-    }
+    const known = this.#known.get(fn.key)
+    const preparation = this.#begin(fn)
+    if (preparation === known && known.isOpen) this.#putFirst(known)
     if (onWork !== undefined) preparation.watch(onWork)
     return preparation.done
   }
 
+  /** The preparation of a function, a new one unless there is one that holds. */
+  #begin(fn: FunctionVersion): Preparation {
+    const known = this.#known.get(fn.key)
+    if (known !== undefined && isSameVersion(known.fn, fn) && !this.#mayRetry(known)) return known
+    if (known !== undefined) this.#stop(known)
+    const preparation = new Preparation(fn, this.#options.clock.monotonic())
+    this.#known.set(fn.key, preparation)
+    this.#open.add(preparation)
+    this.#line.add(preparation)
+    this.#moveSoon()
+    return preparation
+  }
+
   /** Prepares before a call asks for it, where that is wanted. Each reload asks for all functions, and most are ready. */
   prepareAhead(fn: FunctionVersion): void {
-    if (this.#ready.has(fn) || !this.isAhead(fn)) return
-    const known = this.#known.get(fn.key)
-    if (known?.fn !== fn || known.state === 'failed') this.prepare(fn).catch(() => {})
+    if (!this.#isClosed && !this.#ready.has(fn) && this.isAhead(fn)) this.#begin(fn)
   }
 
   /** True when it is made ready before a call asks for it. */
@@ -228,7 +243,7 @@ export class Builds {
     return builder?.ask !== undefined
   }
 
-  /** What goes on, for a call that cannot wait for it. */
+  /** Names the work, for a call that cannot wait for it. */
   toStep(fn: FunctionVersion): string {
     return `${this.#builderOf(fn)?.action ?? 'building'} ${fn.runtime} function ${fn.name}${fn.version === null ? '' : `@${fn.version}`}`
   }
@@ -405,29 +420,22 @@ export class Builds {
   }
 
   #succeed(preparation: Preparation, program: string | null): void {
-    this.#end(preparation, 'ready')
+    preparation.program = program
     this.#failures.forget(preparation.fn)
-    preparation.resolve(program)
-    this.#reportAtEnd()
+    this.#end(preparation, 'ready')
   }
 
   #fail(preparation: Preparation, thrown: unknown): void {
     const { fn } = preparation
-    this.#end(preparation, 'failed')
     const found = this.#toError(thrown, preparation)
     preparation.error = preparation.isStopped ? found : this.#failures.note(fn, found, this.#toFailureStamp(fn, found))
     if (this.#functions === preparation.catalog) preparation.stamp = this.#builderOf(fn)?.stampOf?.(fn) ?? null
-    preparation.reject(preparation.error)
-    this.#reportAtEnd()
+    this.#end(preparation, 'failed')
   }
 
   #end(preparation: Preparation, state: 'ready' | 'failed'): void {
-    preparation.state = state
-    preparation.since = this.#options.clock.monotonic()
+    preparation.end(state, this.#options.clock.monotonic())
     this.#open.delete(preparation)
-  }
-
-  #reportAtEnd(): void {
     if (this.#open.size === 0) this.#failures.report()
   }
 
@@ -611,7 +619,7 @@ export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'tempo
   rustBuildTimeoutSeconds: number
   /** Full path of the folder with the sources of a runtime's worker. */
   workerFolder(runtime: 'go' | 'rust'): string
-  /** What installs packages of the other languages. */
+  /** Installers of the other languages' packages. */
   installers?: readonly Builder[]
 }
 

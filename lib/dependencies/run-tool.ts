@@ -22,7 +22,7 @@ export interface ToolRun {
   timeoutMs: number
   /** True takes from it what capabilities this process has. */
   isPlain: boolean
-  /** Whom it runs as, where this process may change it; absent: as this process. */
+  /** Its user, where this process may change it; absent: that of this process. */
   user?: UserOfTool | null
   /** Steps of priority below this process; absent: none. */
   nice?: number
@@ -55,7 +55,7 @@ export interface ToolResult {
 const PLAIN = ['--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all']
 /** Ends a tool with the process that started it, where the system offers that. */
 const SETPRIV = '/usr/bin/setpriv'
-/** What a tool writes as a user is for this user and, by the group, for a gateway that is not root. */
+/** Files that a tool writes as a user are for this user and, by the group, for a gateway that is not root. */
 const SHELL = '/bin/sh'
 const AS_USER = 'umask 007; exec "$0" "$@"'
 /** Milliseconds that output may still come after a tool's end: a child it left behind may hold the pipe open. */
@@ -69,7 +69,7 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
     const child = spawn(command as string, args, {
       cwd: run.cwd,
       env: run.env,
-      // A group of its own: compilers start compilers and linkers, and one kill takes them all.
+      // Its own group: compilers start compilers and linkers, and one kill takes them all.
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe'],
     })
@@ -100,7 +100,7 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
     child.stderr.on('data', bytes => output.add(bytes))
     child.once('error', error => settle(null, `cannot run ${run.command}: ${error.message}`))
     child.once('exit', (code, signal) => {
-      // What it left behind in its group ends with it, and what a user's tool left elsewhere.
+      // Processes that it left in its group end with it, and those that a user's tool left elsewhere.
       kill()
       const left = run.user?.killStrays?.() ?? Promise.resolve()
       const end = () => left.then(() => settleEnd())
@@ -165,18 +165,16 @@ function killGroup(pid: number | undefined): void {
   }
 }
 
-// A temporary folder for one tool.
-
 const PREFIX = 'b-'
 const FOLDER_NAME = /^b-[A-Za-z0-9]{6}$/
-/** Age at which such a folder is nobody's any more, ms. */
+/** Age at which a temporary folder counts as left behind, ms. */
 const STALE_MS = 3_600_000
-/** A tree that the gateway may not write to. */
+/** Errors of a tree that the gateway may not write to. */
 const CLOSED: ReadonlySet<string> = new Set(['EROFS', 'EACCES', 'EPERM'])
 
 /**
- * Makes one below `parent`, or where nobody may write there, among the system's: what a tree needs is looked up in a closed
- * one, too.
+ * Makes a temporary folder for one tool below `parent`, or among the system's where the tree is read-only: the needs of its functions
+ * are looked up there, too.
  * @throws Error, an UnsafePathError where a link is in the way
  */
 export function makeToolFolder(parent: OwnFolder, clock: Clock): OwnFolder {
@@ -186,19 +184,23 @@ export function makeToolFolder(parent: OwnFolder, clock: Clock): OwnFolder {
     if (!CLOSED.has((error as NodeJS.ErrnoException).code ?? '')) throw error
     return new OwnFolder(tmpdir()).makeTemporary(PREFIX)
   }
-  // Left by a gateway that was killed.
-  for (const { name, stats } of parent.list(FOLDER_NAME)) {
-    if (stats.isDirectory() && clock.wall() - stats.mtimeMs > STALE_MS) parent.remove(name)
-  }
+  removeStale(parent, FOLDER_NAME, clock)
   return parent.makeTemporary(PREFIX)
 }
 
-// // Whom tools run as below a gateway that is root: the owner of the functions folder, so that no code of a package is root's.
+/** Deletes temporary folders that a gateway left when it was killed. @param names - of such folders */
+export function removeStale(parent: OwnFolder, names: RegExp, clock: Clock): void {
+  for (const { name, stats } of parent.list(names)) {
+    if (stats.isDirectory() && clock.wall() - stats.mtimeMs > STALE_MS) parent.remove(name)
+  }
+}
+
+// Whom tools run as below a gateway that is root: the owner of the functions folder, so that no code of a package is root's.
 
 interface ToolOwnerOptions {
   functionsRoot: string
   powers: ProcessPowers
-  /** What every tool reads: node, this package. Full paths. */
+  /** Files that every tool reads: node, this package. Full paths. */
   reached: readonly string[]
   /** A tool runs as root, because the owner of the functions folder cannot reach what it needs. */
   onRefused(why: string): void

@@ -1,5 +1,5 @@
 /**
- * Rust functions to programs. The handler file is a library as it lies there; a generated package in `.rust-build/`
+ * Rust functions to programs. The handler file is a library as it is; a generated package in `.rust-build/`
  * joins it with the worker. Compiled dependencies are shared by all functions of a root.
  * Owner: §2.16, pages dependencies/resolve and runtimes/rust.
  */
@@ -21,10 +21,8 @@ import {
   compilerError,
   type CompilerPlace,
   filesBelow,
-  filesOfPathCrates,
+  filesOfPackages,
   lineOf,
-  type InstallResult,
-  pathCratesOf,
   readOptional,
   RUST_TEXT,
   sourceError,
@@ -32,10 +30,9 @@ import {
   type Toolchain,
   toOldError,
   toolError,
-  toProgramResult,
   workerSources,
 } from './build.ts'
-import { packageNameOf, toManifest } from './cargo-manifest.ts'
+import { packageNameOf, pathCratesOf, toManifest } from './cargo-manifest.ts'
 import type { ToolResult } from './run-tool.ts'
 
 interface RustOptions {
@@ -125,12 +122,7 @@ class RustBuild {
     for (const [name, text] of this.#worker) key.add(name, text)
     for (const path of this.#inputs()) key.add(below(fnDir, path), readFileSync(path))
     const id = key.toString()
-    return {
-      key: id,
-      isBuilt: this.#workspace.has(id),
-      binary: this.#workspace.binary(id),
-      build: tools => this.#build(tools, toolchain, id, symbol, user, lock),
-    }
+    return this.#workspace.plan(id, tools => this.#build(tools, toolchain, id, symbol, user, lock))
   }
 
   /** @throws GatewayError when the handler file has no such public function */
@@ -167,7 +159,7 @@ class RustBuild {
         if (readOptional(included) !== null) found.add(included)
       }
     }
-    return [...found, ...filesOfPathCrates(this.#fn.fnDir)].sort()
+    return [...found, ...filesOfPackages(pathCratesOf(this.#fn.fnDir))].sort()
   }
 
   async #build(
@@ -177,7 +169,7 @@ class RustBuild {
     symbol: string,
     own: string | null,
     lock: string | null,
-  ): Promise<InstallResult> {
+  ): Promise<void> {
     const workspace = this.#workspace
     const user = tools.user ?? null
     workspace.prepare(user)
@@ -202,14 +194,13 @@ class RustBuild {
     }
     const args = ['build', '--release', '--quiet', '--color', 'never', '--message-format', 'short']
     const run = (more: string[]) => cargo([...args, ...more])
-    // What was fetched once is enough, and asking the network first would make every build depend on it.
+    // Crates that were fetched once are enough, and asking the network first would make every build depend on it.
     let result = await run(['--offline'])
     if (result.code !== 0 && /offline/i.test(result.output) && !result.timedOut) result = await run([])
     // Another gateway that builds the same may have let cargo forget it meanwhile.
     if (result.code === 0 && !existsSync(program)) result = await run(['--offline'])
     if (result.code !== 0) throw this.#toError(result, symbol, own !== null)
     await workspace.finish(key, program)
-    return toProgramResult(workspace.binary(key))
   }
 
   /** Names of the crates whose sources are part of the key: the function's own, and those that it names by path. */
@@ -258,16 +249,14 @@ function declarationOf(symbol: string): RegExp {
   return new RegExp(`^(?<qualifiers>[ \\t]*(?:[a-z]+(?:\\([^)]*\\))?[ \\t]+)*)fn\\s+${symbol}\\b`, 'm')
 }
 
-/** The second number of the compiler's version; a large one when it tells none. */
+/** The second number of the compiler's version; a large one when it has none. */
 function toMinor(versions: string): number {
   return Number(/rustc 1\.(\d+)/.exec(versions)?.[1] ?? Number.MAX_SAFE_INTEGER)
 }
 
-// Where cargo keeps the crates it fetches and what it compiles.
-
-/** What a user's own cargo folder says of registries, mirrors and proxies, and the tokens for them. */
+/** Files of a user's own cargo folder: registries, mirrors and proxies, and the tokens for them. */
 const USER_FILES = ['config.toml', 'config', 'credentials.toml', 'credentials']
-/** Folders in which cargo makes folders and files of its own. */
+/** Folders in which cargo makes folders and files. */
 const HOME_FOLDERS = ['registry', 'git']
 const PROFILE_FOLDER = 'release'
 const OWN_TARGET = 'rust'
@@ -292,7 +281,7 @@ export class CargoHome {
     this.#userFolder = hostEnv.HOME === undefined ? null : join(hostEnv.HOME, '.cargo')
   }
 
-  /** Full path of the folder for what is compiled. @param user - who builds; null: the gateway */
+  /** Full path of the folder for compiled crates. @param user - builds; null: the gateway does */
   targetOf(user: ToolUser | null): string {
     return user === null ? this.#target : join(user.home, OWN_TARGET)
   }

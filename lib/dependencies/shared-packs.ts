@@ -1,29 +1,63 @@
-/** Shared packs: the names in `shared_deps` to folders. Owner: §2.16 (8), page dependencies/shared-packs. */
+/** Shared packs, which `shared_deps` names, and manifests whose packages are missing. Owner: §2.16 (8), page dependencies/shared-packs. */
 
-import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import type { FunctionVersion, PackageManifest } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { isPackName, isRuntimeName, PACK_NAME_RULE } from '../core/identity.ts'
-import { isObject } from '../core/json.ts'
+import { isObject, parseObject } from '../core/json.ts'
+import { isFolder, namesIn } from './build.ts'
 
 const PACKS_FOLDER = '.svc/packs'
 /** Where FastFN keeps packs; looked into after our own folder. */
 const FASTFN_PACKS_FOLDER = '.fastfn/packs'
 
-interface PackKind {
-  /** Folder of a pack that holds its packages. */
-  installed: string
+interface Language {
   manifest: string
-  /** What installs it, in the pack's folder. */
+  /** Folder of installed packages beside the manifest. */
+  installed: string
+  /** Installs them, in the folder of the manifest. */
   command: string
+  /** True when functions of the language may share packs. */
+  hasPacks: boolean
+  /** Names of packages that a manifest asks for and that are not installed. @param folder - full path of the manifest's */
+  missing(text: string, folder: string): string[]
 }
 
-/** The runtimes that have packs. */
-const KINDS: ReadonlyMap<string, PackKind> = new Map([
-  ['python', { installed: '.deps', manifest: 'requirements.txt', command: 'pip install -r requirements.txt -t .deps' }],
-  ['node', { installed: 'node_modules', manifest: 'package.json', command: 'npm install' }],
-])
+const LANGUAGES: ReadonlyMap<string, Language> = new Map([
+  [
+    'python',
+    {
+      manifest: 'requirements.txt',
+      installed: '.deps',
+      command: 'pip install -r requirements.txt -t .deps',
+      hasPacks: true,
+      // `Flask[async]>=2 ; python_version > "3"` to `Flask`; options and comments name nothing.
+      missing: text => text.split('\n').flatMap(line => /^\s*([A-Za-z0-9][\w.-]*)/.exec(line)?.[1] ?? []),
+    },
+  ],
+  [
+    'node',
+    {
+      manifest: 'package.json',
+      installed: 'node_modules',
+      command: 'npm install',
+      hasPacks: true,
+      missing: (text, folder) => namesAt(text, 'dependencies').filter(name => !isResolved(name, folder)),
+    },
+  ],
+  [
+    'php',
+    {
+      manifest: 'composer.json',
+      installed: 'vendor',
+      command: 'composer install',
+      hasPacks: false,
+      // Without `php` and its extensions, which Composer does not install.
+      missing: text => namesAt(text, 'require').filter(name => name.includes('/')),
+    },
+  ],
+] satisfies [string, Language][])
 
 /** A pack that is there. */
 interface Pack {
@@ -31,7 +65,7 @@ interface Pack {
   name: string
   /** Full path. */
   dir: string
-  /** What the pack has, under the names of its language. */
+  /** Files of the pack, under the names of its language. */
   facts: Record<string, unknown>
 }
 
@@ -63,7 +97,8 @@ export class SharedPacks {
 
   /** Every pack by runtime and name; of two of a name the one that functions get. */
   list(): Pack[] {
-    return [...KINDS.keys()].flatMap(runtime => {
+    return [...LANGUAGES].flatMap(([runtime, { hasPacks }]) => {
+      if (!hasPacks) return []
       const names = this.#bases.flatMap(base => namesIn(join(base, runtime)))
       return [...new Set(names)].sort().flatMap(name => {
         const dir = this.#find(runtime, name)
@@ -82,7 +117,7 @@ export class SharedPacks {
    * @throws GatewayError LOAD_FAILED naming the places looked at when one is missing
    */
   require(fn: Pick<FunctionVersion, 'runtime' | 'policy' | 'entryFile'>): string[] {
-    if (!KINDS.has(fn.runtime)) return []
+    if (!hasPacks(fn.runtime)) return []
     const missing = fn.policy.sharedDeps.find(name => this.#find(fn.runtime, name) === null)
     if (missing === undefined) return this.dirsOf(fn)
     throw new GatewayError('LOAD_FAILED', this.#toMissing(fn.runtime, missing), {
@@ -91,7 +126,7 @@ export class SharedPacks {
   }
 
   /**
-   * What the functions ask for and do not get: one warning for each pack.
+   * One warning for each pack that functions ask for and do not get.
    * @param isInstalling - true for a runtime whose packages the gateway installs itself
    */
   check(functions: readonly FunctionVersion[], isInstalling: (runtime: string) => boolean = () => false): Warning[] {
@@ -113,9 +148,9 @@ export class SharedPacks {
   ): Warning[] {
     const { runtime, entryFile: path } = functions[0]!
     const name = key.slice(runtime.length + 1)
-    const kind = KINDS.get(runtime)
+    const language = LANGUAGES.get(runtime)
     const shown = functions.map(fn => fn.entryFile).join(', ')
-    if (kind === undefined) {
+    if (language?.hasPacks !== true) {
       const hint = `Remove "${name}" from shared_deps, or bring its packages with the function.`
       return [
         {
@@ -131,9 +166,9 @@ export class SharedPacks {
       const message = `${shown}: ${this.#toMissing(runtime, name)}`
       return [{ code: 'PACK_MISSING', path, message, hint: this.#toMissingHint(runtime, name) }]
     }
-    if (isFolder(join(dir, kind.installed)) || isInstalling(runtime)) return []
-    const message = `${this.#shorten(dir)} is not installed: it has no ${kind.installed}; used by ${shown}`
-    return [{ code: 'PACK_NOT_INSTALLED', path: this.#shorten(dir), message, hint: `Run in it: ${kind.command}` }]
+    if (isFolder(join(dir, language.installed)) || isInstalling(runtime)) return []
+    const message = `${this.#shorten(dir)} is not installed: it has no ${language.installed}; used by ${shown}`
+    return [{ code: 'PACK_NOT_INSTALLED', path: this.#shorten(dir), message, hint: `Run in it: ${language.command}` }]
   }
 
   #toMissing(runtime: string, name: string): string {
@@ -144,7 +179,7 @@ export class SharedPacks {
 
   #toMissingHint(runtime: string, name: string): string {
     if (!isPackName(name)) return `Fix the name in shared_deps: a pack name ${PACK_NAME_RULE}.`
-    const file = `${PACKS_FOLDER}/${runtime}/${name}/${KINDS.get(runtime)!.manifest}`
+    const file = `${PACKS_FOLDER}/${runtime}/${name}/${LANGUAGES.get(runtime)!.manifest}`
     return `Make ${file}, or remove "${name}" from shared_deps.`
   }
 
@@ -156,7 +191,7 @@ export class SharedPacks {
 
   /** Full path of a pack, null when there is none. */
   #find(runtime: string, name: string): string | null {
-    if (!isPackName(name) || !KINDS.has(runtime)) return null
+    if (!isPackName(name) || !hasPacks(runtime)) return null
     return this.#bases.map(base => join(base, runtime, name)).find(isFolder) ?? null
   }
 
@@ -170,48 +205,18 @@ function toForeignWarning(): Warning {
   return { code: 'FASTFN_PACKS', path: FASTFN_PACKS_FOLDER, message, hint: `Move its folders to ${PACKS_FOLDER}.` }
 }
 
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
-  }
+function hasPacks(runtime: string): boolean {
+  return LANGUAGES.get(runtime)?.hasPacks === true
 }
 
 function isFile(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isFile() === true
 }
 
-function isFolder(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
-}
-
-// Packages that manifests beside functions name and that are not there.
-
 /** Manifests that are read at most, the bytes of one, and names in one warning. */
 const MAX_MANIFESTS = 200
 const MAX_MANIFEST_BYTES = 256 * 1024
 const MAX_NAMES = 5
-
-interface Kind {
-  file: string
-  /** Names of packages that are wanted and missing. */
-  missing: (text: string, folder: string) => string[]
-  hint: string
-}
-
-const MANIFESTS: ReadonlyMap<string, Kind> = new Map<string, Kind>([
-  [
-    'python',
-    {
-      file: 'requirements.txt',
-      missing: requirementsOf,
-      hint: 'Run in the folder: pip install -r requirements.txt -t .deps. Nothing to do when the python that runs handlers has them.',
-    },
-  ],
-  ['node', { file: 'package.json', missing: missingModules, hint: 'Run in the folder: npm install' }],
-  ['php', { file: 'composer.json', missing: composerPackages, hint: 'Run in the folder: composer install' }],
-])
 
 /**
  * One warning for each runtime whose functions lack packages.
@@ -223,29 +228,22 @@ export function findUnmet(
   rootPath: string,
   isInstalling: (runtime: string) => boolean = () => false,
 ): Warning[] {
-  return [...MANIFESTS].flatMap(([runtime, kind]) => {
+  return [...LANGUAGES].flatMap(([runtime, { manifest, missing, command }]) => {
     if (isInstalling(runtime)) return []
-    const own = manifests.filter(manifest => manifest.runtime === runtime)
-    return toWarning(
-      kind,
-      own.map(({ folder }) => folder),
-      rootPath,
-    )
+    const folders = manifests.filter(one => one.runtime === runtime).map(({ folder }) => folder)
+    const unmet: string[] = []
+    const names = new Set<string>()
+    for (const folder of [...new Set(folders)].slice(0, MAX_MANIFESTS)) {
+      const file = join(folder, manifest)
+      const found = missing(readManifest(join(rootPath, file)), join(rootPath, folder))
+      if (found.length > 0) unmet.push(file)
+      for (const name of found) names.add(name)
+    }
+    if (unmet.length === 0) return []
+    const message = `${shorten(unmet)}: not installed: ${shorten([...names].sort())}`
+    const more = runtime === 'python' ? '. Nothing to do when the python that runs handlers has them.' : ''
+    return [{ code: 'PACKAGES_MISSING', path: unmet[0]!, message, hint: `Run in the folder: ${command}${more}` }]
   })
-}
-
-function toWarning({ file, missing, hint }: Kind, folders: readonly string[], rootPath: string): Warning[] {
-  const unmet: string[] = []
-  const names = new Set<string>()
-  for (const folder of [...new Set(folders)].slice(0, MAX_MANIFESTS)) {
-    const found = missing(read(join(rootPath, folder, file)), join(rootPath, folder))
-    if (found.length === 0) continue
-    unmet.push(folder === '' ? file : `${folder}/${file}`)
-    for (const name of found) names.add(name)
-  }
-  if (unmet.length === 0) return []
-  const message = `${shorten(unmet)}: not installed: ${shorten([...names].sort())}`
-  return [{ code: 'PACKAGES_MISSING', path: unmet[0]!, message, hint }]
 }
 
 function shorten(names: readonly string[]): string {
@@ -254,7 +252,7 @@ function shorten(names: readonly string[]): string {
 }
 
 /** Empty for a file that is gone, too large or no file: its own tool complains about that. */
-function read(path: string): string {
+function readManifest(path: string): string {
   try {
     const stats = statSync(path)
     return stats.isFile() && stats.size <= MAX_MANIFEST_BYTES ? readFileSync(path, 'utf8') : ''
@@ -263,34 +261,15 @@ function read(path: string): string {
   }
 }
 
-/** `Flask[async]>=2 ; python_version > "3"` to `Flask`; options and comments name nothing. */
-function requirementsOf(text: string): string[] {
-  return text.split('\n').flatMap(line => /^\s*([A-Za-z0-9][\w.-]*)/.exec(line)?.[1] ?? [])
-}
-
-/** Packages that node finds in no `node_modules` from the folder up. */
-function missingModules(text: string, folder: string): string[] {
-  return Object.keys(objectAt(text, 'dependencies')).filter(name => !isInstalled(name, folder))
-}
-
-function isInstalled(name: string, folder: string): boolean {
+/** True for a package that node finds in a `node_modules` from the folder up. */
+function isResolved(name: string, folder: string): boolean {
   for (let at = folder; ; at = dirname(at)) {
     if (statSync(join(at, 'node_modules', name), { throwIfNoEntry: false }) !== undefined) return true
     if (at === dirname(at)) return false
   }
 }
 
-/** Without `php` and its extensions, which Composer does not install. */
-function composerPackages(text: string): string[] {
-  return Object.keys(objectAt(text, 'require')).filter(name => name.includes('/'))
-}
-
-function objectAt(text: string, key: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text)
-    const inner = isObject(value) ? value[key] : null
-    return isObject(inner) ? inner : {}
-  } catch {
-    return {}
-  }
+function namesAt(text: string, key: string): string[] {
+  const names = parseObject(text)?.[key]
+  return isObject(names) ? Object.keys(names) : []
 }

@@ -4,11 +4,12 @@ import { readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
+import { setImmediate as afterPolling } from 'node:timers/promises'
 import type { Clock } from '../core/clock.ts'
 
 /** Milliseconds a call waits while others are answered before a worker is added for it. */
 const SLOW_WAIT_MS = 50
-/** Milliseconds between two readings that are compared, at least and at most. */
+/** Milliseconds from one reading to the beginning of another that is compared with it, at least and at most. */
 const WINDOW_MS = { min: 25, max: 250 } as const
 /** Milliseconds until workers that compute are read again. */
 const COMPUTING_MS = 100
@@ -44,17 +45,26 @@ export interface Reading {
   /** Monotonic ms. */
   at: number
   times: ReadonlyMap<number, ProcessorTime>
+  /** Processes that had the same oldest call before and after the reading: the others are waiting for the gateway. */
+  held: ReadonlySet<number>
+}
+
+/** A worker with calls. */
+interface BusyWorker {
+  readonly pid: number | null
+  readonly inflight: { readonly first: unknown }
 }
 
 /** What the processors are to the growth of functions. */
 export interface Processors {
   count: number
+  /** Resolves when answers that were there before are read. */
   read(pids: readonly number[]): Promise<ReadonlyMap<number, ProcessorTime>>
 }
 
 /**
  * Computing when the workers ran for longer than they waited for something else than a processor. Time in which they waited
- * for a processor counts for neither, so that it does not matter what else the machine does.
+ * for a processor counts for neither, so that it does not matter what else the machine does; nor does time without a call.
  */
 export function toOccupation(before: Reading, after: Reading): Occupation {
   const windowMs = after.at - before.at
@@ -67,7 +77,7 @@ export function toOccupation(before: Reading, after: Reading): Occupation {
     const ran = time.ranMs - start.ranMs
     ranMs += ran
     // The system has not counted yet how long one has waited that still waits for a processor.
-    if (!start.isRunnable || !time.isRunnable)
+    if (after.held.has(pid) && !(start.isRunnable && time.isRunnable))
       waitedMs += Math.max(0, windowMs - ran - (time.queuedMs - start.queuedMs))
     count += 1
   }
@@ -121,36 +131,39 @@ export class Growth {
 
   /**
    * How many workers there may be as far as processors are concerned: one for each, more while those there are wait.
-   * @param pids - processes of busy workers; none when they are not known, which counts as waiting
+   * @param workers - that are busy; those without a known process count as waiting
    * @returns null while it is being found out
    */
-  limit(now: number, workerCount: number, pids: readonly number[]): number | null {
+  limit(now: number, workerCount: number, workers: readonly BusyWorker[]): number | null {
     const count = this.#processors?.count ?? Number.POSITIVE_INFINITY
     if (workerCount < count) return count
-    const occupation = pids.length === 0 ? 'waiting' : this.#occupationAt(now, pids)
+    const known = this.#processors === null ? [] : workers.filter(({ pid }) => pid !== null)
+    const occupation = known.length === 0 ? 'waiting' : this.#occupationAt(now, known)
     if (occupation === null) return null
     this.#latest = occupation
     return occupation === 'computing' ? count : Number.POSITIVE_INFINITY
   }
 
-  #occupationAt(now: number, pids: readonly number[]): Occupation | null {
+  #occupationAt(now: number, workers: readonly BusyWorker[]): Occupation | null {
     const known = this.#occupation
     if (known !== null && now - known.at < COMPUTING_MS) return known.is
     const age = now - (this.#reading?.at ?? Number.NEGATIVE_INFINITY)
-    if (!this.#isReading && age >= WINDOW_MS.min) void this.#read(pids.slice(0, SAMPLE))
+    if (!this.#isReading && age >= WINDOW_MS.min)
+      void this.#read(workers.slice(0, SAMPLE), age <= WINDOW_MS.max ? this.#reading : null)
     return null
   }
 
-  async #read(pids: readonly number[]): Promise<void> {
+  async #read(workers: readonly BusyWorker[], before: Reading | null): Promise<void> {
     this.#isReading = true
-    const before = this.#reading
-    const times = await this.#processors!.read(pids)
+    const sample = workers.map(({ pid, inflight }) => ({ pid: pid!, inflight, call: inflight.first }))
+    const times = await this.#processors!.read(sample.map(({ pid }) => pid))
     const at = this.#clock.monotonic()
-    this.#reading = { at, times }
+    const held = new Set<number>()
+    for (const { pid, inflight, call } of sample) if (inflight.first === call) held.add(pid)
+    this.#reading = { at, times, held }
     this.#isReading = false
     if (times.size === 0) this.#occupation = { is: 'waiting', at }
-    else if (before !== null && at - before.at <= WINDOW_MS.max)
-      this.#occupation = { is: toOccupation(before, this.#reading), at }
+    else if (before !== null) this.#occupation = { is: toOccupation(before, this.#reading), at }
   }
 }
 
@@ -172,6 +185,8 @@ async function readProcessorTimes(pids: readonly number[]): Promise<ReadonlyMap<
       if (isKnown.every(Boolean)) found.set(pid, time)
     }),
   )
+  // The rest of a poll phase: answers that arrived meanwhile.
+  await afterPolling()
   return found
 }
 

@@ -482,8 +482,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   /** How many workers may be started. */
   #roomAt(now: number): number {
     const { length } = this.workers
-    const busy: number[] = []
-    for (const { activity, pid } of this.workers) if (activity === 'busy' && pid !== null) busy.push(pid)
+    const busy = this.workers.filter(({ activity }) => activity === 'busy')
     const limit = length < this.#maxWorkers ? this.#growth.limit(now, length, busy) : length
     if (limit === null) return 0
     return limit > length ? Math.min(limit, this.#maxWorkers) - length : this.#reclaim(now)

@@ -8,11 +8,16 @@ const worker = (key: string, state: string, pid: number | null) => ({
 })
 const WORKERS = {
   runtimes: {
-    lua: { daemons: [], workers: [worker('lua/a@default', 'idle', null), worker('lua/a@default', 'busy', null)] },
+    lua: {
+      daemons: [],
+      growth: [],
+      workers: [worker('lua/a@default', 'idle', null), worker('lua/a@default', 'busy', null)],
+    },
     node: {
       daemons: [
         { index: 2, uri: 'unix:b', up: true, reason: 'ok', pid: 7, restarts: 3, started_at: 9, memory_bytes: 10 },
       ],
+      growth: [{ key: 'node/b@v2', decision: 'computing', processors: 2 }],
       workers: [worker('node/b@v2', 'idle', 8)],
     },
   },
@@ -45,6 +50,8 @@ t.test('[console/health.1, console/health.3] workers, each once, found by functi
   const all = toWorkerRows(WORKERS, '')
   t.equal(all.length, 3)
   t.equal(new Set(all.map(({ id }) => id)).size, 3)
+  t.equal(all.find(({ key }) => key === 'lua/a@default')?.growth, null)
+  t.match(all.find(({ key }) => key === 'node/b@v2')?.growth, /2/)
   t.same(
     toWorkerRows(WORKERS, ' LUA ').map(({ state }) => state),
     ['idle', 'busy'],

@@ -174,3 +174,19 @@ t.test('[runtime/isolation.10] a private build is its owner’s alone until some
   workspace.prepare()
   t.equal(statSync(workspace.folder).mode & 0o777, 0o750, 'a later build shuts nobody out')
 })
+
+t.test('[dependencies/resolve.5] a plan names the program, and is built once the program is there', async t => {
+  const tree = makeTree({ 'f/handler.go': '' })
+  t.teardown(() => tree.cleanup())
+  const workspace = new Workspace(makeFn({ fnDir: tree.path('f'), entryPath: tree.path('f/handler.go') }), '.go-build')
+  const key = '0'.repeat(32)
+  const plan = workspace.plan(key, async () => {
+    workspace.prepare()
+    writeFileSync(workspace.draft(key), '#!/bin/sh\n', { mode: 0o755 })
+    await workspace.finish(key)
+  })
+  t.match(plan, { key, isBuilt: false, binary: tree.path(`f/.go-build/handler/bin/${key}`) })
+  const tools = { signal: new AbortController().signal, run: () => Promise.reject(new Error('not needed')) }
+  t.same(await plan.build(tools), { packages: null, bytes: 10, names: [], isShared: false })
+  t.equal(workspace.plan(key, async () => {}).isBuilt, true)
+})

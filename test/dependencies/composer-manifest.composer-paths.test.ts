@@ -59,13 +59,13 @@ t.test('[dependencies/php.2] a path that leaves the functions root is refused, w
     ['../away/x', /is not there, or leads out of the functions root/],
     ['../alias', /leads over a link/],
     ['../none', /is not there/],
-    ['/etc', /"\/etc" is no plain path/],
-    ['~/x', /no plain path/],
-    ['$HOME/x', /no plain path/],
-    ['%HOME%/x', /no plain path/],
-    ['../{lib,lib2}', /no plain path/],
-    ['C:\\x', /no plain path/],
-    ['../l\nib', /no plain path/],
+    ['/etc', /"\/etc" is not a plain path/],
+    ['~/x', /not a plain path/],
+    ['$HOME/x', /not a plain path/],
+    ['%HOME%/x', /not a plain path/],
+    ['../{lib,lib2}', /not a plain path/],
+    ['C:\\x', /not a plain path/],
+    ['../l\nib', /not a plain path/],
   ]
   for (const [url, message] of cases)
     t.throws(() => check(paths(url)), { message, detail: { file: 'shop/f/composer.json', line: 5 } }, url)
@@ -89,7 +89,7 @@ t.test(
       detail: { hint: 'take it out, or set FN_PHP_PACKAGE_SOURCES=1' },
     })
     t.same(check(vcs, null, true), [])
-    t.throws(() => check({ repositories: [7] }, null, true), { message: /:2: repositories: 7 is no repository/ })
+    t.throws(() => check({ repositories: [7] }, null, true), { message: /:2: repositories: 7 is not a repository/ })
     const lockOf = (dist: object) =>
       new ComposerLock(JSON.stringify({ packages: [{ name: 'a/b', dist }] }), 'shop/f/composer.lock')
     t.same(check({}, lockOf({ type: 'path', url: '../lib2' })), ['shop/lib2/composer.json'])

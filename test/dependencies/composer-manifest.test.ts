@@ -10,7 +10,7 @@ t.test('[dependencies/php.2] a name is vendor/package, and nothing that reads as
     t.notOk(isComposerName(name), name)
   for (const text of ['a'.repeat(214), `a/${'b'.repeat(211)}!`])
     t.notOk(isComposerName(text), 'read once, not in all ways')
-  t.throws(() => make({ require: { [`ext-${'a'.repeat(5000)}!`]: '*' } }), { message: /is no name of a package/ })
+  t.throws(() => make({ require: { [`ext-${'a'.repeat(5000)}!`]: '*' } }), { message: /is not a package name/ })
   t.end()
 })
 
@@ -27,7 +27,7 @@ t.test('[dependencies/php.2] requirements are packages, PHP and its extensions, 
   for (const field of ['require', 'require-dev', 'conflict', 'replace', 'provide']) {
     const at = `f/composer.json:3: ${field}: `
     t.throws(() => make({ [field]: { 'no-vendor': '*' } }), {
-      message: `install failed: ${at}"no-vendor" is no name of a package`,
+      message: `install failed: ${at}"no-vendor" is not a package name`,
     })
     t.throws(() => make({ [field]: { 'a/b': 'x\ny' } }), { message: /a\/b must be a version constraint as text/ })
     t.throws(() => make({ [field]: { 'a/b': null } }), { message: /got null/ })

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { findWay, listInstalled } from '../../lib/dependencies/dependencies.ts'
+import { findWay } from '../../lib/dependencies/dependencies.ts'
+import { listInstalled } from '../../lib/dependencies/package-set.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.test('[bin/deps.3] packages of each language are read with what they need', async t => {

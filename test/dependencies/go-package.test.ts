@@ -93,12 +93,12 @@ t.test('[runtimes/go.5, dependencies/resolve.5] what else changes the program', 
     'hello/other/o.go': '',
   })
   const names = go()
-    .otherInputs(false)
+    .otherInputs(null)
     .map(path => path.slice(tree.root.length + 7))
   t.same(names, ['a b.txt', 'other/o.go', 'page.html', 'static/x.css', 'static/y.js', 'sub/s.go'])
   const plain = read({ 'hello/handler.go': `package a\n${HANDLER}`, 'hello/sub/s.go': '' })
-  t.same(plain.go().otherInputs(false), [])
-  t.equal(plain.go().otherInputs(true).length, 1, 'with a go.mod its packages may be imported by any name')
+  t.same(plain.go().otherInputs(null), [])
+  t.equal(plain.go().otherInputs('').length, 1, 'with a go.mod its packages may be imported by any name')
 })
 
 t.test('[runtimes/go.3] a wrong signature is told with what stands there', async t => {

@@ -25,7 +25,7 @@ t.test('[dependencies/install.12] the folder, the user and what to type are told
     t.same(
       text,
       {
-        message: `user 20000, as whom the gateway runs, may not write to ${shown}, and packages are put beside the function`,
+        message: `${shown} is not writable by user 20000 (the user fngw runs as), and packages are installed beside the function`,
         hint: `in the functions root: chown 20000 ${shown}; or install them as its owner: fngw deps install`,
       },
       name,
@@ -33,13 +33,13 @@ t.test('[dependencies/install.12] the folder, the user and what to type are told
   }
   const own = { folder: ROOT, functionsRoot: ROOT }
   t.match(toClosedText(toError('EACCES', 'access', ROOT), own, 7), {
-    message: /may not write to the functions root, and/,
+    message: /^the functions root is not writable by/,
     hint: /chown 7 \.;/,
   })
   const odd = { folder: at("it's [id]"), functionsRoot: ROOT }
   t.match(toClosedText(toError('EACCES', 'access', odd.folder), odd, 7).hint, "chown 7 'it'\\''s [id]';")
   t.match(toClosedText(toError('EROFS', 'access', odd.folder), odd, 7), {
-    message: "it's [id] is on a file system that cannot be written, and packages are put beside the function",
+    message: "it's [id] is on a read-only file system, and packages are installed beside the function",
     hint: 'mount it writable, or install them before: fngw deps install',
   })
   t.end()

@@ -16,9 +16,9 @@ t.test(
       ],
       ['credentials', { left: 'https://user:planted-token@h/x?k=planted' }, /comes from "https:\/\/h\/x", not/],
       ['url', { left: 'http://127.0.0.1:1/x.tgz' }, /not from the registry/],
-      ['option', { '--registry=http://x': '1' }, /"--registry" is no name of a package/],
-      ['path', { '../../x': '1' }, /"\.\.\/\.\.\/x" is no name of a package/],
-      ['shell', { left: '$(touch x)' }, /left: "\$\(touch" is no version range/],
+      ['option', { '--registry=http://x': '1' }, /"--registry" is not a package name/],
+      ['path', { '../../x': '1' }, /"\.\.\/\.\.\/x" is not a package name/],
+      ['shell', { left: '$(touch x)' }, /left: "\$\(touch" is not a version range/],
       ['workspace', { left: 'workspace:*' }, /left: "workspace:\*" is understood by other package managers than npm/],
       ['file', { left: 'file:../../../../etc' }, /file:\.\.\/\.\.\/\.\.\/\.\.\/etc is not in the functions root/],
       ['type', { left: 5 }, /left must be a version range as text, got 5/],
@@ -73,7 +73,7 @@ t.test(
     const files = { 'f/handler.js': "require('left')\nimport('https://x/lib')" }
     const strict = await makeNpmBed(t, files, { isStrict: true })
     const error = await failureOf(strict.builds.prepare(strict.fn('f')))
-    t.match(error.message, /f\/handler\.js:2: import of "https:\/\/x\/lib" is no package that npm could install$/)
+    t.match(error.message, /f\/handler\.js:2: import of "https:\/\/x\/lib" is not a package that npm can install$/)
     t.match(error.detail, {
       file: 'f/handler.js',
       line: 2,

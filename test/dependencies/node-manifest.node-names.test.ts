@@ -102,5 +102,5 @@ t.test('[dependencies/node.4] a source is the registry, a path, an address, or w
   for (const spec of [...wrong, 5, null, {}, true]) {
     t.match(toPackageSource('x', spec), { kind: 'wrong', why: /^x[: ]/ }, JSON.stringify(spec))
   }
-  t.match(toPackageSource('../x', '1'), { kind: 'wrong', why: /"\.\.\/x" is no name of a package/ })
+  t.match(toPackageSource('../x', '1'), { kind: 'wrong', why: /"\.\.\/x" is not a package name/ })
 })

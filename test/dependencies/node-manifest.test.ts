@@ -62,7 +62,7 @@ t.test('[dependencies/node.7] a manifest that cannot be used is told with file a
   writeFileSync(join(root, 'big/package.json'), ' '.repeat(8 * 1024 * 1024 + 1))
   t.throws(() => readNodeManifest(join(root, 'big'), 'big'), { message: /big\/package\.json has \d+ bytes/ })
   mkdirSync(join(root, 'package.json'))
-  t.throws(() => readNodeManifest(root, '.'), { message: /package\.json is no regular file/ })
+  t.throws(() => readNodeManifest(root, '.'), { message: /package\.json is not a regular file/ })
   t.equal(readNodeManifest(join(root, 'none'), 'none'), null)
 })
 

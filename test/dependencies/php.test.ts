@@ -219,16 +219,16 @@ t.test(
         { require, repositories: { mine: { type: 'composer', url: 'http://h' } } },
         /come from "http:\/\/h"/,
       ],
-      ['option', { require: { '--no-plugins': '*' } }, /require: "--no-plugins" is no name of a package/],
-      ['path', { require: { '../x': '*' } }, /"\.\.\/x" is no name of a package/],
-      ['shell', { require: { 'a/b; rm -rf x': '*' } }, /is no name of a package/],
+      ['option', { require: { '--no-plugins': '*' } }, /require: "--no-plugins" is not a package name/],
+      ['path', { require: { '../x': '*' } }, /"\.\.\/x" is not a package name/],
+      ['shell', { require: { 'a/b; rm -rf x': '*' } }, /is not a package name/],
       [
         'outside',
         { require, repositories: [{ type: 'path', url: '../../x' }] },
         /"\.\.\/\.\.\/x" is not in the functions root/,
       ],
-      ['home', { require, repositories: [{ type: 'path', url: '~/x' }] }, /"~\/x" is no plain path/],
-      ['variable', { require, repositories: [{ type: 'path', url: '$HOME/x' }] }, /"\$HOME\/x" is no plain path/],
+      ['home', { require, repositories: [{ type: 'path', url: '~/x' }] }, /"~\/x" is not a plain path/],
+      ['variable', { require, repositories: [{ type: 'path', url: '$HOME/x' }] }, /"\$HOME\/x" is not a plain path/],
     ]
     for (const [name, json, message] of cases) {
       const bed = makeComposerBed(t, { 'f/composer.json': { json } })
@@ -444,7 +444,7 @@ t.test('[dependencies/php.5] what is no manifest or no lock file is told with it
     ],
     ['composer.json', '{"require":{"a/b":\n7}}', /f\/composer\.json:1: require: a\/b must be a version constraint/],
     ['composer.lock', '<<<<<<< HEAD', /f\/composer\.lock: is not JSON/],
-    ['composer.lock', '{}', /f\/composer\.lock: is no lock file of Composer 2/],
+    ['composer.lock', '{}', /f\/composer\.lock: is not a Composer 2 lock file/],
   ]
   for (const [file, text, message] of cases) {
     const bed = makeComposerBed(t, { 'f/composer.json': manifest({ 'acme/shape': '*' }), [`f/${file}`]: text })

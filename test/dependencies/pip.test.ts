@@ -84,8 +84,8 @@ t.test('[dependencies/python.1] what is installed is read from its own metadata'
   })
   t.teardown(tree.cleanup)
   t.same(listDistributions(tree.root), [
-    { name: 'a', version: '2' },
-    { name: 'B.c', version: '1' },
+    { name: 'a', version: '2', needs: [] },
+    { name: 'B.c', version: '1', needs: [] },
   ])
   t.same([...listModules(tree.root)].sort(), ['a', 'fast', 'six', 'slow'])
   t.same(listDistributions(tree.path('none')), [])

@@ -64,5 +64,5 @@ t.test('[dependencies/resolve.16] a tree that cannot be written to', async t => 
   t.same((await gateway.inject('/js')).json(), { sep: '/' })
   const answer = await gateway.inject('/wants')
   t.equal(answer.status, 500)
-  t.match(answer.text(), /wants is on a file system that cannot be written/)
+  t.match(answer.text(), /wants is on a read-only file system/)
 })

@@ -337,7 +337,7 @@ t.test(
     t.equal(refused.status, 500)
     t.match(
       refused.told,
-      'user 20000, as whom the gateway runs, may not write to wants, and packages are put beside the function',
+      'wants is not writable by user 20000 (the user fngw runs as), and packages are installed beside the function',
     )
     t.match(refused.told, 'in the functions root: chown 20000 wants;')
     t.same(readdirSync(tree.path('wants')).sort(), ['handler.js', 'left', 'package.json'], 'nothing is left behind')

@@ -416,6 +416,7 @@ const BUSY: Partial<Record<RuntimeName, string>> = {
 const cell = new Int32Array(new SharedArrayBuffer(4))
 export const handler = ({ query: { gate, nap } }) => {
   while (!existsSync(gate)) if (nap) Atomics.wait(cell, 0, 0, 50)
+  return {}
 }\n`,
   python: `import os, time
 def handler(event):
@@ -423,10 +424,10 @@ def handler(event):
     while not os.path.exists(query["gate"]):
         if "nap" in query:
             time.sleep(0.05)
-    return ""\n`,
+    return {}\n`,
   php: `<?php function handler($event) {
   while (!file_exists($event['query']['gate'])) { clearstatcache(); if (isset($event['query']['nap'])) usleep(50_000); }
-  return '';
+  return ['done' => true];
 }\n`,
 }
 
@@ -446,16 +447,14 @@ t.test(
       ),
     )
     const bed = await serveTree(t, tree)
-    interface Growth {
-      key: string
-      decision: string
-      processors: number
+    interface Shown {
+      workers: { key: string; inflight: number }[]
+      growth: { key: string; decision: string; processors: number }[]
     }
-    const growthOf = async (runtime: RuntimeName, name: string): Promise<Growth | undefined> => {
-      const { runtimes } = (await bed.gateway.inject('/_fn/workers')).json() as {
-        runtimes: Record<string, { growth: Growth[] }>
-      }
-      return runtimes[runtime]!.growth.find(({ key }) => key === keyOf(runtime, `${name}-${runtime}`))
+    const read = async (runtime: RuntimeName, key: string) => {
+      const { runtimes } = (await bed.gateway.inject('/_fn/workers')).json() as { runtimes: Record<string, Shown> }
+      const { workers, growth } = runtimes[runtime]!
+      return { workers: workers.filter(one => one.key === key), growth: growth.find(one => one.key === key) }
     }
     // One after the other: each alone has the processors.
     for (const runtime of busy)
@@ -463,23 +462,26 @@ t.test(
         ['burn', 'computing'],
         ['nap', 'waiting'],
       ] as const) {
+        const key = keyOf(runtime, `${name}-${runtime}`)
         const gate = bed.tree.path(`${name}-${runtime}.open`)
         const query = `gate=${encodeURIComponent(gate)}${name === 'nap' ? '&nap=1' : ''}`
         const held: ReturnType<typeof get>[] = []
-        const workers = (): number => bed.stateOf(keyOf(runtime, `${name}-${runtime}`)).workers
-        let growth: Growth | undefined
+        let shown: Awaited<ReturnType<typeof read>> = { workers: [], growth: undefined }
         await bed.until(() => {
-          // One after the other: a node worker takes all that come before it is seen to be stuck.
-          if (held.length < 20) held.push(get(`${bed.url}/${name}-${runtime}?${query}`))
-          void growthOf(runtime, name).then(shown => {
-            growth = shown
+          void read(runtime, key).then(now => {
+            shown = now
           })
-          return growth?.decision === decision && (name === 'burn' || workers() > growth.processors)
+          // Each when a worker has the one before: a node worker that starts takes all that wait, and leaves none to grow for.
+          const given = shown.workers.reduce((sum, { inflight }) => sum + inflight, 0)
+          if (held.length < 20 && given === held.length) held.push(get(`${bed.url}/${name}-${runtime}?${query}`))
+          const { growth, workers } = shown
+          return growth?.decision === decision && (name === 'burn' || workers.length > growth.processors)
         }, `${runtime} ${name}: ${decision}`)
-        if (name === 'burn') t.equal(workers(), growth!.processors, runtime)
+        const most = shown.growth!.processors
+        if (name === 'burn') t.equal((await read(runtime, key)).workers.length, most, runtime)
         writeFileSync(gate, '')
         for (const { status } of await Promise.all(held)) t.ok(status < 300, `${runtime} ${name}: ${status}`)
-        if (name === 'burn') t.equal(workers(), growth!.processors, runtime)
+        if (name === 'burn') t.equal((await read(runtime, key)).workers.length, most, `${runtime}: still`)
       }
   },
 )

@@ -799,8 +799,8 @@ export async function checkHandedConnections(
   const folders = () => programs().map(command => command.slice(tree.root.length + 1).split('/')[0]!)
   t.strictSame(programs(), [], 'a program that nobody called does not run')
   for (const [at, name] of names.entries()) {
-    // A shell that waits has the connection already.
-    await until(() => listCommands().some(command => /^\/bin\/sh .*<&4/.test(command)), BUSY_WAIT_MS)
+    // A shell that waits has the connection already. The shell around a program names the same command, and stays.
+    await until(() => listCommands().some(command => /^\/bin\/sh -c echo warm .*<&4/.test(command)), BUSY_WAIT_MS)
     const { status, text } = await gateway.inject(`/${name}`)
     t.match({ status, text: text() }, { status: 200, text: name })
     t.strictSame(folders().sort(), names.slice(0, at + 1).sort(), 'one process for each function that was called')

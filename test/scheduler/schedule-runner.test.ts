@@ -1,7 +1,13 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { Rules, Schedule } from '../../lib/scheduler/schedule.ts'
-import { type Runnable, ScheduleRunner, type ScheduledRun } from '../../lib/scheduler/schedule-runner.ts'
+import {
+  pickPath,
+  type Runnable,
+  ScheduleRunner,
+  type ScheduledRun,
+  toScheduledRequest,
+} from '../../lib/scheduler/schedule-runner.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { MemoryStore, RETRY, scheduled, settle } from '../helpers/schedules-bed.ts'
 
@@ -128,4 +134,36 @@ t.test('[scheduler/schedule.15] a stop lets runs end, then ends them; what was n
   await closing
   t.match(store.kept.get('node/quick@default'), { lastStatus: 200 })
   t.match(store.kept.get('node/slow@default'), { running: null, retryAttempt: 2, lastError: /gateway ended/ })
+})
+
+t.test('[scheduler/schedule.2] a run is a request of its function that names its trigger', async t => {
+  const { make } = await bed()
+  const { fn } = make('a').schedule
+  const policy = fn.policy.schedule!
+  const { signal } = new AbortController()
+  const run = (fields: Partial<ScheduledRun> = {}, changed: Partial<typeof policy> = {}) =>
+    toScheduledRequest(
+      { fn, policy: { ...policy, ...changed }, attempt: 1, isManual: false, signal, ...fields },
+      'id',
+      '/a',
+    )
+  t.match(run(), {
+    path: '/a',
+    method: policy.method,
+    headers: { 'user-agent': 'fngw-schedule', 'x-fn-trigger': 'schedule' },
+    trigger: { type: 'schedule', every_seconds: 60, attempt: 1, max_attempts: RETRY.maxAttempts },
+    mustEnd: true,
+  })
+  t.match(run({ isManual: true }).trigger, { manual: true })
+  const cron = { everySeconds: null, cron: '0 9 * * *', timezone: 'UTC', retry: null, headers: { 'X-Note': 'n' } }
+  t.same(run({ attempt: 2 }, cron).trigger, { type: 'schedule', cron: '0 9 * * *', timezone: 'UTC', attempt: 2 })
+  t.match(run({}, cron).headers, { 'x-note': 'n' })
+})
+
+t.test('[scheduler/schedule.2] a file route is called at a path without params where it has one', async t => {
+  const { make } = await bed()
+  const { fn } = make('a').schedule
+  t.equal(pickPath({ ...fn, kind: 'file' }, ['/a/:id', '/a'], '/fallback'), '/a')
+  t.equal(pickPath({ ...fn, kind: 'file' }, ['/a/:id'], '/fallback'), '/fallback')
+  t.equal(pickPath(fn, ['/a'], '/fallback'), '/fallback')
 })

@@ -41,6 +41,8 @@ const STATUS: Column<Row> = {
 const ERROR: Column<Row> = {
   name: 'error',
   title: 'Last error',
+  // The state of the row shows a failure, too.
+  drop: 2,
   long: ({ last_error: error }) => error,
   cell: ({ last_error: error }) => (error === '' ? NO_DATA : <span class="error">{error}</span>),
 }

@@ -1,6 +1,7 @@
 import { linkSync, symlinkSync } from 'node:fs'
 import t from 'tap'
-import { joinResults, sizeOf, toResultText, toProgramResult, toSizeText } from '../../lib/dependencies/build.ts'
+import { joinResults, toProgramResult, toResultText, toSizeText } from '../../lib/dependencies/build.ts'
+import { sizeOf } from '../../lib/dependencies/package-set.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const PACKAGES = { packages: 4, bytes: 34_000_000, names: ['requests==2.32.3'], isShared: false }
