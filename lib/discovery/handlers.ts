@@ -1,15 +1,17 @@
 /** The handlers of one folder: its own, versions, file routes, manifest, home. Owner: §2.2, §2.3, §9. */
 
-import type { FunctionVersion } from '../core/catalog.ts'
-import { isFunctionName, isVersion } from '../core/identity.ts'
-import { findTarget } from './entry-file.ts'
-import { extensionOf } from './file-name.ts'
-import { addFileRoutes } from './file-routes.ts'
-import { FolderMaker } from './folder-maker.ts'
-import type { FunctionMaker, Handler, Identity } from './functions.ts'
-import { isVersionLike } from './layouts.ts'
-import { addManifest } from './manifest.ts'
-import { toTurnOnHint } from './runtime-off.ts'
+import type { PolicyTarget } from '../config/policy-layers.ts'
+import type { RouteEntry } from '../config/routes-file.ts'
+import type { FunctionVersion, SchemaFileRef } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import { isFunctionName, isVersion, type Method, METHODS } from '../core/identity.ts'
+import { parsePattern } from '../core/pattern.ts'
+import { pathWarning, toChild } from './disk.ts'
+import { findTarget, type Target } from './entry-file.ts'
+import { extensionOf, parseFileName, type RouteFile, SCHEMA_NAME, schemaNamesOf } from './file-name.ts'
+import { type FunctionMaker, type Handler, type Identity, lacksPackages, manifestsOf } from './functions.ts'
+import { isVersionLike, toTurnOnHint } from './layouts.ts'
+import type { DirNode, FileEntry } from './snapshot.ts'
 import type { Visit } from './visit.ts'
 
 /** Adds to the visit's part what the folder itself contributes. */
@@ -206,4 +208,196 @@ function takesTheRest(pattern: string): boolean {
 
 function stemOf(fileName: string): string {
   return fileName.slice(0, fileName.length - extensionOf(fileName).length)
+}
+
+// Function versions of one folder: what all its handlers share.
+
+export class FolderMaker {
+  readonly visit: Visit
+  /** `fn.config.json` of the folder, below the root; it need not exist. */
+  readonly configPath: string
+  readonly schemas: FolderSchemas
+  readonly #maker: FunctionMaker
+
+  constructor(visit: Visit, maker: FunctionMaker) {
+    this.visit = visit
+    this.#maker = maker
+    this.schemas = new FolderSchemas(visit.node)
+    this.configPath = toChild(visit.node.path, 'fn.config.json')
+  }
+
+  /** A file of the folder or below it as a handler of the folder. */
+  handler({ runtime, folder, file }: Target): Handler {
+    const { node, layers, helpers, configs, part } = this.visit
+    const manifests = manifestsOf(node, runtime)
+    if (lacksPackages(node, runtime)) part.manifests.push({ runtime, folder: node.path })
+    // An entrypoint further down stands for the folder of its function.
+    const schema = this.schemas.of(node, file, folder !== node.path)
+    return {
+      runtime,
+      folder,
+      file,
+      fnFolder: node.path,
+      layers,
+      env: configs.env,
+      envProblem: configs.envProblem,
+      helpers,
+      manifests,
+      schema,
+    }
+  }
+
+  /** What is wrong with the folder's config for this function becomes a warning of the folder. */
+  make(handler: Handler, identity: Identity, target: PolicyTarget, isScheduled: boolean): FunctionVersion {
+    const { warnings } = this.visit.part
+    const found: Warning[] = []
+    const fn = this.#maker.make(handler, identity, { ...target, label: this.configPath, warnings: found }, isScheduled)
+    // One config may make several functions and is wrong once.
+    for (const warning of found) if (!warnings.some(known => known.message === warning.message)) warnings.push(warning)
+    return fn
+  }
+}
+
+// The file routes of one folder.
+
+/** @param entries - handlers of the folder itself */
+export function addFileRoutes(folder: FolderMaker, entries: readonly Handler[]): void {
+  const { visit } = folder
+  const { part, node, files, config, context, facts } = visit
+  const { prefix, name } = context
+  const { routes } = files
+  const hasEntry = entries.length > 0
+  const isLone = !hasEntry && routes.length === 1
+  for (const { file, methods: wanted } of routes) {
+    const target = findTarget(node, file.fileName, facts.enabled)
+    if (!target.ok) continue
+    const methods = hasEntry ? leftByEntrypoint(folder, file, wanted, entries[0]!) : wanted
+    if (methods.length === 0) continue
+    const identity: Identity = { name: toChild(name, file.stem), version: null, kind: 'file' }
+    const fn = folder.make(folder.handler(target), identity, { kind: 'file', methods }, isLone)
+    if (prefix === null) {
+      part.ignore(fn.entryFile, 'its folder has no public path')
+      continue
+    }
+    const route = `${prefix}/${file.path}`
+    const origin = fn.entryFile
+    if (part.claim({ fn, route, methods, source: 'file', forced: false, origin, implied: false }))
+      part.functions.push(fn)
+  }
+  if (hasEntry || routes.length === 1) return
+  if (config === null || config.problem !== undefined) return
+  if (config.schedule === undefined && config.scheduleProblem === undefined && config.keepWarm === undefined) return
+  const text = `sets schedule or keep_warm, but its folder has ${routes.length} handlers and none that stands for it`
+  const hint = 'Move the block to the fn.config.json of a folder with one handler.'
+  visit.warn('SCHEDULE_WITHOUT_FUNCTION', text, hint)
+}
+
+/** An explicit `entrypoint` answers all its methods: what it leaves to another file of its folder with the same route. */
+function leftByEntrypoint(
+  folder: FolderMaker,
+  file: RouteFile,
+  methods: readonly Method[],
+  entry: Handler,
+): readonly Method[] {
+  const { part, node, config, context } = folder.visit
+  if (config?.entrypoint === undefined || context.prefix === null) return methods
+  const pattern = parsePattern(`${context.prefix}/${file.path}`)
+  if ('problem' in pattern) return methods
+  const held = new Set<Method>()
+  const entryFile = toChild(entry.folder, entry.file.name)
+  for (const claim of part.claims) {
+    if (claim.fn.entryFile !== entryFile || claim.pattern.shape !== pattern.shape) continue
+    for (const method of claim.methods) held.add(method)
+  }
+  const taken = methods.filter(method => held.has(method))
+  const path = toChild(node.path, file.fileName)
+  if (taken.length > 0 && path !== entryFile) {
+    part.ignore(path, `entrypoint is ${config.entrypoint}, which answers ${taken.join(', ')} of this path`)
+  }
+  return methods.filter(method => !held.has(method))
+}
+
+// The handlers that a `fn.routes.json` names.
+
+/** One function for each file, whatever routes lead to it. */
+function addManifest(folder: FolderMaker): void {
+  const byTarget = new Map<string, RouteEntry[]>()
+  for (const entry of folder.visit.configs.routes) {
+    byTarget.set(entry.target, [...(byTarget.get(entry.target) ?? []), entry])
+  }
+  for (const [path, entries] of byTarget) addTarget(folder, path, entries)
+}
+
+function addTarget(folder: FolderMaker, path: string, entries: readonly RouteEntry[]): void {
+  const { part, node, layers, configs, helpers, context, facts } = folder.visit
+  const origin = toChild(node.path, 'fn.routes.json')
+  const target = findTarget(node, path, facts.enabled)
+  if (!target.ok) {
+    const text = `routes[${JSON.stringify(entries[0]!.definition)}]: the target ${JSON.stringify(path)} ${target.problem}`
+    part.warnings.push(pathWarning('MANIFEST_TARGET', origin, text, target.hint))
+    return
+  }
+  const inner = target.folders.map(folder => facts.configs(folder))
+  const { env, envProblem } = inner.at(-1) ?? configs
+  const targetNode = target.folders.at(-1) ?? node
+  const handler: Handler = {
+    runtime: target.runtime,
+    folder: target.folder,
+    file: target.file,
+    fnFolder: target.folder,
+    layers: [...layers, ...inner.map(({ config }) => config)],
+    env,
+    envProblem,
+    helpers,
+    manifests: manifestsOf(targetNode, target.runtime),
+    schema: folder.schemas.of(targetNode, target.file),
+  }
+  const named = new Set(entries.flatMap(entry => entry.methods))
+  const methods = METHODS.filter(method => named.has(method))
+  const name = toChild(context.name, path.slice(0, path.length - extensionOf(path).length))
+  const fn = folder.make(handler, { name, version: null, kind: 'file' }, { kind: 'file', methods }, false)
+  let isClaimed = false
+  for (const entry of entries) {
+    const request = { fn, route: entry.path, methods: entry.methods, source: 'manifest', forced: false } as const
+    if (part.claim({ ...request, origin, implied: false })) isClaimed = true
+  }
+  if (isClaimed) part.targets.push(fn)
+}
+
+// Which file describes the requests of a handler.
+
+/** The schemas of one folder: which handler has which, and which has none. */
+class FolderSchemas {
+  readonly #node: DirNode
+  readonly #used = new Set<string>()
+
+  constructor(node: DirNode) {
+    this.#node = node
+  }
+
+  /**
+   * The file beside a handler.
+   * @param node - folder in which it is looked for
+   * @param isEntrypoint - the handler lies further down, and stands for this folder
+   */
+  of(node: DirNode, file: FileEntry, isEntrypoint = false): SchemaFileRef | null {
+    const name = parseFileName(file.name)
+    const standsForFolder = isEntrypoint || (name.kind === 'route' && name.path === '')
+    for (const wanted of schemaNamesOf(file.name, standsForFolder)) {
+      const found = node.files.find(other => other.name === wanted)
+      if (found === undefined) continue
+      if (node === this.#node) this.#used.add(wanted)
+      return { path: toChild(node.path, wanted), size: found.size, mtimeMs: found.mtimeMs }
+    }
+    return null
+  }
+
+  /** Warns of a `schema.json` that describes nothing; files of other names may be data of a handler. */
+  check(): Warning[] {
+    const node = this.#node
+    if (this.#used.has(SCHEMA_NAME) || !node.files.some(file => file.name === SCHEMA_NAME)) return []
+    const text = 'describes no handler: it is not used'
+    const hint = 'It is for index, handler, main and get.js of its folder; [id].js has [id].schema.json.'
+    return [pathWarning('SCHEMA_UNUSED', toChild(node.path, SCHEMA_NAME), text, hint)]
+  }
 }

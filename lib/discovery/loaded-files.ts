@@ -8,6 +8,11 @@
 import { realpathSync, statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
+import { parentOf } from './disk.ts'
+import { extensionOf, manifestRuntime } from './file-name.ts'
+import { sourcesBelow, stampOf } from './functions.ts'
+import { type DirNode, type FileEntry, findFolder, type Snapshot } from './snapshot.ts'
 
 /** Files remembered at most; what is loaded beyond them is not seen when it changes. */
 export const MAX_LOADED_FILES = 10_000
@@ -96,7 +101,7 @@ export class LoadedFiles {
       for (const file of this.#filesAt(path)) {
         if (!this.isChanged(file)) continue
         const known = this.#files.get(file)!
-        known.stamp = stampOf(file)
+        known.stamp = diskStamp(file)
         for (const key of known.keys) bumped.add(key)
       }
     }
@@ -110,13 +115,13 @@ export class LoadedFiles {
   /** What of the files that a function had loaded is different from what was last known, as text; empty when nothing is. */
   changesOf(key: string): string {
     const changed = [...(this.#reports.get(key)?.files ?? [])].filter(file => this.isChanged(file))
-    return changed.map(file => `${file}|${stampOf(file)}`).join('\n')
+    return changed.map(file => `${file}|${diskStamp(file)}`).join('\n')
   }
 
   /** True when a loaded file is different from what was last known. */
   isChanged(file: string): boolean {
     const known = this.#files.get(file)
-    return known !== undefined && known.stamp !== stampOf(file)
+    return known !== undefined && known.stamp !== diskStamp(file)
   }
 
   /** Bytes of a loaded file when it was last looked at, null for other files. */
@@ -128,7 +133,7 @@ export class LoadedFiles {
   #add(key: string, report: Reported, path: string): void {
     let file = this.#files.get(path)
     if (file === undefined) {
-      const stamp = stampOf(path)
+      const stamp = diskStamp(path)
       if (stamp === GONE || this.#files.size >= MAX_LOADED_FILES) return
       file = { stamp, keys: new Set() }
       this.#files.set(path, file)
@@ -169,7 +174,7 @@ export class LoadedFiles {
 
 const GONE = 'gone'
 
-function stampOf(path: string): string {
+function diskStamp(path: string): string {
   try {
     const { size, mtimeMs } = statSync(path)
     return `${size}|${mtimeMs}`
@@ -184,5 +189,53 @@ function realPathOf(path: string): string {
     return realpathSync(path)
   } catch {
     return path === dirname(path) ? path : join(realPathOf(dirname(path)), basename(path))
+  }
+}
+
+// What of a function's files on disk is not as it was discovered.
+
+/** Files looked at most: it is asked for while somebody waits. */
+const MAX_LOOKED_AT = 1000
+
+/**
+ * Looks at the files in reach of a function: of its folder and what is below it, of the folders above, and of private
+ * folders there.
+ * @returns a text that is another one when the files are; null when all are as they were
+ */
+export function findChange(
+  { root, rootPath }: Snapshot,
+  { entryFile, runtime }: Pick<FunctionVersion, 'entryFile' | 'runtime'>,
+): string | null {
+  const changes: string[] = []
+  for (const { folder, file } of filesInReach(root, parentOf(entryFile)).slice(0, MAX_LOOKED_AT)) {
+    const owner = RUNTIME_OF_EXTENSION.get(extensionOf(file.name)) ?? manifestRuntime(file.name)
+    if (owner !== runtime) continue
+    const now = lookAt(join(rootPath, folder, file.name), file.name)
+    const stamp = now === null ? `${folder}/${file.name}|gone` : stampOf(folder, now)
+    if (stamp !== stampOf(folder, file)) changes.push(stamp)
+  }
+  return changes.length === 0 ? null : changes.join('\n')
+}
+
+/** Nearest first. */
+function filesInReach(root: DirNode, folder: string): { folder: string; file: FileEntry }[] {
+  const found: { folder: string; file: FileEntry }[] = []
+  for (let path = folder; ; path = parentOf(path)) {
+    const node = findFolder(root, path)
+    if (node !== null) {
+      found.push(...node.files.map(file => ({ folder: path, file })))
+      const isOwn = path === folder && path !== ''
+      found.push(...node.dirs.filter(dir => isOwn || dir.name.startsWith('_')).flatMap(sourcesBelow))
+    }
+    if (path === '') return found
+  }
+}
+
+function lookAt(path: string, name: string): FileEntry | null {
+  try {
+    const { size, mtimeMs } = statSync(path)
+    return { name, size, mtimeMs }
+  } catch {
+    return null
   }
 }

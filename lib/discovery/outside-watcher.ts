@@ -3,8 +3,9 @@
 import { type FSWatcher, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
+import { ChangeQueue } from './change-queue.ts'
 import type { LoadedFolders } from './loaded-files.ts'
-import { isWatchLimit, type WatchFolder } from './tree-watcher.ts'
+import { isWatchLimit, type WatchFolder, watchPlain } from './tree-watcher.ts'
 
 /** Folders that have a watch of their own; the files of others are looked at instead. */
 export const MAX_WATCHED_FOLDERS = 500
@@ -114,4 +115,60 @@ export class OutsideWatcher {
 function idOf(folder: string): string {
   const stats = statSync(folder, { throwIfNoEntry: false })
   return stats?.isDirectory() ? `${stats.dev}:${stats.ino}` : ''
+}
+
+// Watches the env files of the project, which lie beside the functions root or above it.
+
+/** Milliseconds between the first change and the call. */
+const DEBOUNCE_MS = 25
+/** Milliseconds between two looks where changes cannot be watched. */
+const POLL_MS = 1000
+
+interface EnvWatchOptions {
+  clock: Clock
+  /** Full path of the folder. */
+  folder: string
+  /** Names of the files; they need not exist. */
+  names: readonly string[]
+  /** Must not reject; calls do not overlap. */
+  onChange: () => Promise<void>
+  watchFolder?: WatchFolder
+}
+
+/** @returns a function that ends the watch */
+export function watchEnvFiles({
+  clock,
+  folder,
+  names,
+  onChange,
+  watchFolder = watchPlain,
+}: EnvWatchOptions): () => void {
+  const stamps = new Map(names.map(name => [join(folder, name), stampOf(join(folder, name))]))
+  const changes = new ChangeQueue({ clock, delayMs: DEBOUNCE_MS, isHalfSaved: () => false, tell: () => onChange() })
+  const watcher = new OutsideWatcher({
+    clock,
+    everyMs: POLL_MS,
+    isCovered: () => false,
+    isChanged: file => {
+      const stamp = stampOf(file)
+      const isNew = stamps.get(file) !== stamp
+      stamps.set(file, stamp)
+      return isNew
+    },
+    watchFolder,
+    mark: file => changes.add(file),
+    // From then on the files are looked at; the watch of the tree tells of the same limit.
+    onLimit: () => {},
+  })
+  watcher.follow(new Map([[folder, new Set(stamps.keys())]]))
+  return () => {
+    watcher.close()
+    changes.close()
+  }
+}
+
+/** Empty for a file that is not there. */
+function stampOf(file: string): string {
+  const stats = statSync(file, { throwIfNoEntry: false })
+  return stats === undefined ? '' : `${stats.size}|${stats.mtimeMs}`
 }

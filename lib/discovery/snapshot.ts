@@ -2,16 +2,15 @@
 
 import { setImmediate } from 'node:timers/promises'
 import type { Warning } from '../core/errors.ts'
-import { EMPTY, exact, exactNumber } from '../core/exact-list.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
 import { countUpTo } from '../core/list-change.ts'
 import { compareText } from '../core/text.ts'
 import { mayBeHandler } from './callable.ts'
 import * as disk from './disk.ts'
+import { below, leadsBack, parentOf, toChild } from './disk.ts'
 import { CONFIG_FILES, extensionOf, isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason, usualRole } from './layouts.ts'
-import { below, leadsBack, parentOf, toChild } from './tree-path.ts'
 
 /** Folder levels below the functions root that are read at all; helper sources may lie deeper than routes. */
 export const MAX_TREE_DEPTH = 12
@@ -133,7 +132,6 @@ class Reader {
   /** Those and the folders on the way to them. */
   readonly #touched = new Set<string>()
   #excluded: ReadonlySet<string> = new Set()
-  readonly #names = new Map<string, string>()
   #foldersLeft = disk.MAX_TREE_FOLDERS
   #shortage: Warning | null = null
 
@@ -148,7 +146,7 @@ class Reader {
     // After a shortage it is unknown what else has changed.
     const isKnown = this.#before !== null && previous?.shortage === null
     this.#dirty = !isKnown || changed == null ? null : new Set()
-    for (const path of changed ?? EMPTY) {
+    for (const path of changed ?? []) {
       this.#touch(path)
       // Up to a folder that was there before: that one lists what is new.
       let folder = path
@@ -229,7 +227,7 @@ class Reader {
     }
     if (this.#foldersLeft-- <= 0) {
       // One warning for the whole tree, at the first folder left out.
-      const problems = this.#foldersLeft === -1 ? [disk.largeTreeWarning(place.path)] : EMPTY
+      const problems = this.#foldersLeft === -1 ? [disk.largeTreeWarning(place.path)] : []
       return emptyNode(place, `beyond ${disk.MAX_TREE_FOLDERS} folders`, problems)
     }
     yield
@@ -285,11 +283,11 @@ class Reader {
       name: place.name,
       path: place.path,
       realPath,
-      files: exact(files),
-      otherFiles: exact(otherFiles),
-      dirs: exact(dirs),
+      files,
+      otherFiles,
+      dirs,
       texts,
-      problems: exact(problems),
+      problems,
       skipped: null,
     }
   }
@@ -299,14 +297,14 @@ class Reader {
     const place = { name, path, level: parent.level + 1, chain: [...parent.chain, realPath] }
     const same = before?.realPath === realPath ? before : null
     const skipped = this.#excluded.has(path) ? 'the static assets folder' : skippedReason(name)
-    if (skipped !== null) return keep(same, emptyNode(place, skipped, EMPTY))
+    if (skipped !== null) return keep(same, emptyNode(place, skipped, []))
     const isTooDeep = place.level > MAX_TREE_DEPTH
-    if (isTooDeep) return keep(same, emptyNode(place, `below ${MAX_TREE_DEPTH} folder levels`, EMPTY))
+    if (isTooDeep) return keep(same, emptyNode(place, `below ${MAX_TREE_DEPTH} folder levels`, []))
     return yield* this.#folder(place, same)
   }
 
   #toFile(folder: string, name: string, { size, mtimeMs }: disk.DiskStat, before: DirNode | null): FileEntry {
-    const file = { name: this.#kept(name), size: exactNumber(size), mtimeMs }
+    const file = { name, size, mtimeMs }
     const role = usualRole(folder, name)
     const runtime = RUNTIME_OF_EXTENSION.get(extensionOf(name))
     if (role === null || runtime === undefined || size > MAX_CONFIG_FILE_BYTES) return file
@@ -319,13 +317,6 @@ class Reader {
       // Its call says why it cannot be read.
       return file
     }
-  }
-
-  /** Ten thousand files are called `handler.js`: one text for all of them. */
-  #kept(name: string): string {
-    const known = this.#names.get(name)
-    if (known === undefined) this.#names.set(name, name)
-    return known ?? name
   }
 
   #stat(path: string, isLink: boolean, problems: Warning[]): disk.DiskStat | null {
@@ -428,7 +419,7 @@ function sameItems<T>(a: readonly T[], b: readonly T[], isSame: (a: T, b: T) => 
 function emptyNode(place: Place, skipped: string, problems: readonly Warning[]): DirNode {
   const { name, path } = place
   const realPath = place.chain.at(-1)!
-  return { name, path, realPath, files: EMPTY, otherFiles: EMPTY, dirs: EMPTY, texts: NO_TEXTS, problems, skipped }
+  return { name, path, realPath, files: [], otherFiles: [], dirs: [], texts: NO_TEXTS, problems, skipped }
 }
 
 /** The folder at a path below a folder, null when it is not there. */

@@ -9,15 +9,13 @@ import { realpathSync } from 'node:fs'
 import { basename, isAbsolute } from 'node:path'
 import { type Clock, systemClock } from '../core/clock.ts'
 import type { Warning } from '../core/errors.ts'
-import { ChangeQueue } from './change-queue.ts'
-import { pathWarning } from './disk.ts'
-import { HalfSaved } from './half-saved.ts'
+import { ChangeQueue, HalfSaved } from './change-queue.ts'
+import { parentOf, pathWarning } from './disk.ts'
 import { skippedReason } from './layouts.ts'
 import type { LoadedFiles } from './loaded-files.ts'
 import { OutsideWatcher } from './outside-watcher.ts'
-import { Poller } from './poll.ts'
-import { findFile, findFolder, type Snapshot } from './snapshot.ts'
-import { parentOf } from './tree-path.ts'
+import { Poller } from './folder-times.ts'
+import { findFile, type Snapshot } from './snapshot.ts'
 import { TreeWatcher, type WatchFolder, watchPlain } from './tree-watcher.ts'
 
 /** Milliseconds between the first file change and the reload it causes. */
@@ -110,7 +108,6 @@ class FileWatcher implements Watcher {
       clock: this.#clock,
       rootPath,
       excluded: this.#excluded,
-      keptPath: path => findFolder(this.#options.snapshot?.()?.root ?? null, path)?.path ?? path,
       watchFolder,
       mark: this.#mark,
       onReady: this.#setReady,

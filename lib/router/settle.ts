@@ -89,6 +89,8 @@ export class Settlement {
     const losses: Loss[] = [...barred].map(([entry, winner]) => ({ entry, winner, methods: [...entry.claim.methods] }))
     const lone = new Map<RouteEntry, Owner>()
     this.#owners = METHODS.map(method => {
+      // Nearly every route has one claim.
+      if (claims.length === 1) return entries[0]!.claim.methods.includes(method) ? toOwners(entries, lone) : null
       const wanted = entries.filter(entry => entry.claim.methods.includes(method) && !barred.has(entry))
       const owner = toOwners(toContenders(wanted, method, losses), lone)
       const disputed = disputedEntries(owner)

@@ -1,7 +1,7 @@
 import { rmSync, utimesSync } from 'node:fs'
 import t from 'tap'
 import { NODE_DISK } from '../../lib/discovery/disk.ts'
-import { Poller } from '../../lib/discovery/poll.ts'
+import { Poller } from '../../lib/discovery/folder-times.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 

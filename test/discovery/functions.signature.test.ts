@@ -8,7 +8,7 @@ import {
   sourcesBelow,
   stampOf,
   toSignature,
-} from '../../lib/discovery/signature.ts'
+} from '../../lib/discovery/functions.ts'
 import type { FileEntry } from '../../lib/discovery/snapshot.ts'
 import { snapshotOf } from '../helpers/discovery.ts'
 import { TEST_POLICY } from '../helpers/fn.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { explainIgnored } from '../../lib/discovery/explain-ignored.ts'
+import { explainIgnored } from '../../lib/discovery/discover.ts'
 import { discoverTree } from '../helpers/discovery.ts'
 
 const TREE = {

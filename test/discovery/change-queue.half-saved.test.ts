@@ -1,6 +1,6 @@
 import { truncateSync, unlinkSync, utimesSync } from 'node:fs'
 import t from 'tap'
-import { HalfSaved } from '../../lib/discovery/half-saved.ts'
+import { HalfSaved } from '../../lib/discovery/change-queue.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const TEXT = 'export const handler = () => ({ status: 200 })\n'

@@ -1,7 +1,7 @@
 import { utimesSync } from 'node:fs'
 import t from 'tap'
-import { SNAPSHOT_RULES } from '../../lib/discovery/configs.ts'
-import { findChange } from '../../lib/discovery/disk-change.ts'
+import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
+import { findChange } from '../../lib/discovery/loaded-files.ts'
 import { readSnapshotSync } from '../../lib/discovery/snapshot.ts'
 import { makeTree } from '../helpers/tree.ts'
 

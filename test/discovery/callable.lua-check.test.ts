@@ -1,7 +1,7 @@
 import t from 'tap'
 import { CatalogLoader } from '../../lib/catalog-loader.ts'
 import { NO_OUTER_ENV } from '../../lib/config/env-layers.ts'
-import { checkLua, LuaChecks } from '../../lib/discovery/lua-check.ts'
+import { checkLua, LuaChecks } from '../../lib/discovery/callable.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'
 

@@ -1,7 +1,5 @@
 import t from 'tap'
-import { addFileRoutes } from '../../lib/discovery/file-routes.ts'
-import { FolderMaker } from '../../lib/discovery/folder-maker.ts'
-import { addHandlers } from '../../lib/discovery/handlers.ts'
+import { addFileRoutes, addHandlers, FolderMaker } from '../../lib/discovery/handlers.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
 import { visitFolder } from '../helpers/visit.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toOffReason, toOffWarnings } from '../../lib/discovery/runtime-off.ts'
+import { toOffReason, toOffWarnings } from '../../lib/discovery/layouts.ts'
 import { createGateway, type GatewayOptions } from '../../lib/index.ts'
 import { makeTree } from '../helpers/tree.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ConfigReader, SNAPSHOT_RULES } from '../../lib/discovery/configs.ts'
+import { ConfigReader, SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
 import { snapshotOf } from '../helpers/discovery.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
