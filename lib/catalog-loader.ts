@@ -1,6 +1,6 @@
 /** The functions root as one immutable catalog: what every request of one moment is answered from. Owner: §1. */
 
-import type { OuterEnv } from './config/env-layers.ts'
+import type { OuterEnv } from './config/function-env.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import { GatewayError, type Warning } from './core/errors.ts'
 import { toFunctionKey } from './core/identity.ts'

@@ -8,7 +8,7 @@
 import { readFileSync } from 'node:fs'
 import tls from 'node:tls'
 import type { Catalog, CatalogLoader } from './catalog-loader.ts'
-import { isLoopback } from './config/runtime-sockets.ts'
+import { isLoopback } from './config/setting-checks.ts'
 import type { Settings } from './config/settings.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import type { RuntimeName } from './core/identity.ts'

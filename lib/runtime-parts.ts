@@ -1,6 +1,6 @@
 /** The runtimes of a gateway and the builds that two of them need, telling its journal. Owner: §1, §2.16. */
 
-import { readPowers } from './config/isolation.ts'
+import { readPowers } from './config/setting-checks.ts'
 import type { Settings } from './config/settings.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import type { Clock } from './core/clock.ts'

@@ -80,8 +80,8 @@ export function report(at: Place, code: FindingCode, text: string, hint: string,
 }
 
 /** True for a finding that says a given value is not used. */
-export function isProblem(finding: Finding): boolean {
-  return finding.code === 'CONFIG_VALUE' || finding.code === 'CONFIG_NOT_JSON'
+export function isProblem({ code }: { readonly code: string }): boolean {
+  return code === 'CONFIG_VALUE' || code === 'CONFIG_NOT_JSON'
 }
 
 /** A finding in the shape of discovery's warnings. */

@@ -7,8 +7,8 @@ import * as limits from '../core/limits.ts'
 import { boolean, type Field, integer, list, mapped, number, object, oneOf, pairs, string } from './fields.ts'
 import { type Place, reportWrong } from './findings.ts'
 import * as texts from './texts.ts'
+import { uidRange } from './texts.ts'
 import { parsePasswordHash } from './password-hash.ts'
-import { uidRange } from './uid-range.ts'
 
 /** One setting: where it may come from, what it may be, what it is when nobody sets it. */
 export interface SettingOption<T> {

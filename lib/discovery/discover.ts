@@ -1,7 +1,7 @@
 /** The functions root to functions, claims and warnings: a pure function of the snapshot. Owner: §2.2, page discovery/layouts. */
 
 import { join } from 'node:path'
-import { NO_OUTER_ENV, type OuterEnv } from '../config/env-layers.ts'
+import { NO_OUTER_ENV, type OuterEnv } from '../config/function-env.ts'
 import type { AssetsMount, Claim, FunctionVersion, HomeAction, IgnoredPath, PackageManifest } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isMethod, isRuntimeName } from '../core/identity.ts'

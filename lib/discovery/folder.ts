@@ -1,10 +1,8 @@
 /** What can be said of each folder by itself, remembered while the folder's object lives. Owner: §2.2, page discovery/layouts. */
 
-import { parseDotenv } from '../config/dotenv.ts'
-import { mergeDeclared, toDeclared } from '../config/env-layers.ts'
-import { type Finding, toWarnings } from '../config/findings.ts'
+import { type DeclaredEnv, mergeDeclared, parseDotenv, parseFunctionEnv, toDeclared } from '../config/function-env.ts'
+import { type Finding, isProblem, toWarnings } from '../config/findings.ts'
 import { closedConfig, type FunctionConfig, parseFunctionConfig } from '../config/function-config.ts'
-import { type DeclaredEnv, parseFunctionEnv } from '../config/function-env.ts'
 import type { PolicyDefaults } from '../config/policy-layers.ts'
 import { parseRoutesFile, type RouteEntry } from '../config/routes-file.ts'
 import type { IgnoredPath } from '../core/catalog.ts'
@@ -463,9 +461,4 @@ export const SNAPSHOT_RULES: Pick<SnapshotOptions, 'isGood' | 'excluded'> = {
     const directory = parseFunctionConfig(rootConfig, '').config.assets?.directory
     return new Set(directory === undefined ? [] : [directory])
   },
-}
-
-/** True for a warning that says that something was not used as written; the others are notes. */
-function isProblem({ code }: Warning): boolean {
-  return code === 'CONFIG_VALUE' || code === 'CONFIG_NOT_JSON'
 }

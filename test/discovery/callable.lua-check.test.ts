@@ -1,6 +1,6 @@
 import t from 'tap'
 import { CatalogLoader } from '../../lib/catalog-loader.ts'
-import { NO_OUTER_ENV } from '../../lib/config/env-layers.ts'
+import { NO_OUTER_ENV } from '../../lib/config/function-env.ts'
 import { checkLua, LuaChecks } from '../../lib/discovery/callable.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { NO_OUTER_ENV } from '../../lib/config/env-layers.ts'
+import { NO_OUTER_ENV } from '../../lib/config/function-env.ts'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import type { Method } from '../../lib/core/identity.ts'
 import { FunctionMaker, type Made, type Settled, settleKeys } from '../../lib/discovery/functions.ts'

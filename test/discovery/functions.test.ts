@@ -1,7 +1,6 @@
 import t from 'tap'
-import { NO_OUTER_ENV } from '../../lib/config/env-layers.ts'
+import { NO_OUTER_ENV, parseFunctionEnv } from '../../lib/config/function-env.ts'
 import { parseFunctionConfig } from '../../lib/config/function-config.ts'
-import { parseFunctionEnv } from '../../lib/config/function-env.ts'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import type { Warning } from '../../lib/core/errors.ts'
 import { FunctionMaker, type Handler, NO_HELPERS } from '../../lib/discovery/functions.ts'

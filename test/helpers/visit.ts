@@ -1,6 +1,6 @@
 /** One folder of a temporary tree, visited as the walk does. */
 
-import { NO_OUTER_ENV } from '../../lib/config/env-layers.ts'
+import { NO_OUTER_ENV } from '../../lib/config/function-env.ts'
 import { ConfigReader, FolderFacts } from '../../lib/discovery/folder.ts'
 import { FunctionMaker } from '../../lib/discovery/functions.ts'
 import { Contribution, ROOT_CONTEXT, Visit } from '../../lib/discovery/visit.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseDotenv } from '../../lib/config/dotenv.ts'
+import { parseDotenv } from '../../lib/config/function-env.ts'
 import type { Finding } from '../../lib/config/findings.ts'
 
 const SECRET = 'hunter2-planted'

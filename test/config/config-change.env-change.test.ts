@@ -1,5 +1,5 @@
 import t from 'tap'
-import { changeEnv } from '../../lib/config/env-change.ts'
+import { changeEnv } from '../../lib/config/config-change.ts'
 
 const change = (before: unknown, body: Record<string, unknown>, foreign: string[] = []) => {
   const result = changeEnv(before === null ? null : JSON.stringify(before), body, new Set(foreign))

@@ -2,11 +2,11 @@ import t from 'tap'
 import {
   mergeDeclared,
   NO_OUTER_ENV,
+  parseFunctionEnvValue,
   toDeclared,
   toFunctionDefaults,
   toFunctionEnv,
-} from '../../lib/config/env-layers.ts'
-import { parseFunctionEnvValue } from '../../lib/config/function-env.ts'
+} from '../../lib/config/function-env.ts'
 
 const declare = (value: unknown) => parseFunctionEnvValue(value, 'f').env
 

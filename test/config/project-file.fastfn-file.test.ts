@@ -1,7 +1,6 @@
 import t from 'tap'
-import { fromFastFn } from '../../lib/config/fastfn-file.ts'
+import { findProjectFile, fromFastFn, loadSettings } from '../../lib/config/project-file.ts'
 import type { Finding } from '../../lib/config/findings.ts'
-import { findProjectFile, loadSettings } from '../../lib/config/project-file.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 function convert(value: unknown) {

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { checkRuntimeSockets, isLoopback } from '../../lib/config/runtime-sockets.ts'
-import { readSecrets } from '../../lib/config/secret-file.ts'
+import { checkRuntimeSockets, isLoopback, readSecrets } from '../../lib/config/setting-checks.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { makeTree } from '../helpers/tree.ts'
 

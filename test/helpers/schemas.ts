@@ -1,10 +1,10 @@
 /** JSON Schemas of the files people write, made from the declarations that check them. Owner: page config/fields. */
 
-import type { JsonSchema } from './fields.ts'
-import { FUNCTION_CONFIG } from './function-config-fields.ts'
-import { FUNCTION_ENV_SCHEMA } from './function-env.ts'
-import { ROUTES_FILE_SCHEMA } from './routes-file.ts'
-import { SETTING_OPTIONS, type SettingOption } from './setting-options.ts'
+import type { JsonSchema } from '../../lib/config/fields.ts'
+import { FUNCTION_CONFIG } from '../../lib/config/function-config-fields.ts'
+import { FUNCTION_ENV_SCHEMA } from '../../lib/config/function-env.ts'
+import { ROUTES_FILE_SCHEMA } from '../../lib/config/routes-file.ts'
+import { SETTING_OPTIONS, type SettingOption } from '../../lib/config/setting-options.ts'
 
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema'
 

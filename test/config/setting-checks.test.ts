@@ -5,11 +5,12 @@ import {
   checkIsolation,
   isFullRoot,
   type ProcessPowers,
+  readAdminToken,
   readPowers,
-} from '../../lib/config/isolation.ts'
-import { readAdminToken, readSecrets } from '../../lib/config/secret-file.ts'
+  readSecrets,
+} from '../../lib/config/setting-checks.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
-import { toUidRange, toUsers } from '../../lib/config/uid-range.ts'
+import { toUidRange, toUsers } from '../../lib/config/texts.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const ALL = 0x1ffffffffffn

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { editJsonObject, findIndent, findJsonValue, toJsonAt } from '../../lib/config/json-edit.ts'
+import { editJsonObject, findIndent, findJsonValue, toJsonAt } from '../../lib/config/json-text.ts'
 import { createRandom } from '../helpers/random.ts'
 
 const FILE = `{
