@@ -1,9 +1,8 @@
-/** Settings that depend on this machine: isolation by users, secrets in files, trusted daemons. Owner: §2.15, pages runtime/isolation and runtime/greeting. */
+/** Settings that depend on this machine: isolation by users and trusted daemons. Owner: §2.15, pages runtime/isolation and runtime/greeting. */
 
-import { readFileSync, statSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { type Finding, report, toPlace, toWarning } from './findings.ts'
-import { SETTING_OPTIONS } from './setting-options.ts'
-import type { Problem, ResolvedSettings, Settings } from './settings.ts'
+import type { Problem, ResolvedSettings } from './settings.ts'
 import { toUsers, type UidRange } from './texts.ts'
 
 /** Capabilities by their number in Linux: what a gateway needs that is not root, and what root may have been started without. */
@@ -84,71 +83,6 @@ function listMissing(capabilities: bigint | null, needed: Readonly<Record<string
 
 function isInAll(groups: readonly number[], { first, last }: UidRange): boolean {
   return new Set(groups.filter(gid => gid >= first && gid <= last)).size === last - first + 1
-}
-
-/** A token is one line; a larger file is another one, named by mistake. */
-const MAX_SECRET_FILE_BYTES = 4096
-
-/** Secrets, and the settings that name a file with the secret: a file is harder to read than the environment of a process. */
-const FILE_OF = {
-  adminToken: 'adminTokenFile',
-  consoleLoginPasswordHash: 'consoleLoginPasswordHashFile',
-  runtimeSecret: 'runtimeSecretFile',
-  jobsCallbackSecret: 'jobsCallbackSecretFile',
-} as const
-
-/** The files that hold secrets of these settings, full paths. */
-export function toSecretFiles(settings: Settings): string[] {
-  const { adminTokenFile, consoleLoginPasswordHashFile, runtimeSecretFile, jobsCallbackSecretFile } = settings
-  const files = [adminTokenFile, consoleLoginPasswordHashFile, runtimeSecretFile, jobsCallbackSecretFile]
-  return files.filter(file => file !== null)
-}
-
-/**
- * Takes the admin token out of a file. `FN_ADMIN_TOKEN` itself is stronger.
- * @param path - `settings.adminTokenFile`
- */
-export function readAdminToken(resolved: ResolvedSettings, path: string | null): ResolvedSettings {
-  return readSecret(resolved, 'adminToken', path)
-}
-
-/** Reads every secret that is given as a file. */
-export function readSecrets(resolved: ResolvedSettings): ResolvedSettings {
-  const secrets = Object.keys(FILE_OF) as (keyof typeof FILE_OF)[]
-  return secrets.reduce((all, secret) => readSecret(all, secret, resolved.settings[FILE_OF[secret]]), resolved)
-}
-
-function readSecret(resolved: ResolvedSettings, secret: keyof typeof FILE_OF, path: string | null): ResolvedSettings {
-  const { settings, sources, problems, warnings } = resolved
-  if (path === null) return resolved
-  const { source, name } = sources[FILE_OF[secret]]!
-  const findings: Finding[] = []
-  const at = toPlace(null, name, findings, true)
-  if (settings[secret] !== null) {
-    report(at, 'CONFIG_REPEATED', `is not used, because ${sources[secret]!.name} is given`, 'Keep one of them.')
-    return { ...resolved, warnings: [...warnings, ...findings.map(toWarning)] }
-  }
-  const text = readText(path)
-  const value = text === null ? undefined : SETTING_OPTIONS[secret].field.readText(text, at)
-  if (text === null)
-    report(at, 'CONFIG_VALUE', 'must name a file of one line that can be read', 'Check its name and its permissions.')
-  // Without the secret the gateway would be open to everyone.
-  if (value === undefined)
-    return { ...resolved, problems: [...problems, ...findings.map(found => ({ ...found, source }))] }
-  return {
-    ...resolved,
-    settings: { ...settings, [secret]: value },
-    sources: { ...sources, [secret]: { source, name } },
-  }
-}
-
-function readText(path: string): string | null {
-  try {
-    const stats = statSync(path)
-    return stats.isFile() && stats.size <= MAX_SECRET_FILE_BYTES ? readFileSync(path, 'utf8') : null
-  } catch {
-    return null
-  }
 }
 
 const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|\[::1\]|localhost)$/i

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { checkRuntimeSockets, isLoopback, readSecrets } from '../../lib/config/setting-checks.ts'
+import { readSecrets } from '../../lib/config/secret-file.ts'
+import { checkRuntimeSockets, isLoopback } from '../../lib/config/setting-checks.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { makeTree } from '../helpers/tree.ts'
 
