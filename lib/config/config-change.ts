@@ -11,12 +11,12 @@ import { parseFunctionConfig, parseFunctionConfigValue } from './function-config
 import { isSecretName, parseFunctionEnvValue } from './function-env.ts'
 import { editJsonObject, findIndent, findJsonValue, toJsonAt } from './json-text.ts'
 
-/** What a file becomes, or why it stays as it is. */
+/** The new text of a file, or the reasons why it stays as it is. */
 export type FileChange =
   | {
       ok: true
       text: string
-      /** What was given and not used as written. */
+      /** Values that were not used as given. */
       warnings: string[]
     }
   | { ok: false; problems: string[] }
@@ -43,7 +43,7 @@ export function changeConfig(text: string | null, body: Json, label: string): Fi
   if (problems.length > 0) return { ok: false, problems }
   const indent = findIndent(text)
   const changed = `${editJsonObject(text, toEdits(text, toNested(toKnown(body, CONFIG_FIELDS)), indent), indent)}\n`
-  // What was right by itself may not fit to the rest, and a file with a fault would not come into force.
+  // A valid value may conflict with the rest of the file, and a file with a problem would not come into force.
   const broken = parseFunctionConfig(changed, label).problems.filter(isProblem)
   if (broken.length > 0) return { ok: false, problems: broken.map(({ message }) => message) }
   return { ok: true, text: changed, warnings }
@@ -59,7 +59,7 @@ function check(body: Json): { problems: string[]; warnings: string[] } {
   return { problems: [...new Set(problems)], warnings }
 }
 
-/** The known fields under their own names: what is unknown was told, and is not written. */
+/** The known fields under their own names: unknown ones were reported and are not written. */
 function toKnown(value: Json, fields: Fields): Json {
   const known: Json = Object.create(null)
   for (const [name, { aliases }] of Object.entries(fields)) {
@@ -83,7 +83,7 @@ function toNested(body: Json): Json {
   return result
 }
 
-/** What to write at the top level of the file. */
+/** Edits at the top level of the file. */
 function toEdits(text: string | null, body: Json, indent: string): Map<string, string | null> {
   const edits = new Map<string, string | null>()
   for (const [key, value] of Object.entries(body)) {
@@ -116,7 +116,7 @@ function aliasesOf(fields: Fields, key: string): readonly string[] {
   return fields[key]?.aliases ?? []
 }
 
-/** What the file says of a key. */
+/** The entry of a key in the file. */
 interface Known {
   value: unknown
   isSecret: boolean
@@ -156,7 +156,7 @@ function toNext(key: string, given: unknown, known: Known | null, isForeign: boo
   if (value === HIDDEN) {
     if (known === null)
       return isForeign ? 'kept' : `is new, and ${HIDDEN} stands for a value that is there: give the value`
-    // Else whoever may write could read every secret.
+    // Otherwise a caller with write access could read every secret.
     if (wasSecret && !isSecret) return 'cannot be shown from now on without its value: give the value too'
     if (isSecret === wasSecret) return 'kept'
   }

@@ -190,7 +190,7 @@ const retryObject = object({
   jitter: number(toRange(JITTER, 'Share of the wait by which it varies')),
 })
 
-/** What is outside the range is the nearest value inside it. */
+/** A value outside the range becomes the nearest one inside it. */
 function toRange(range: { min: number; max: number; default: number }, meaning: string) {
   const { min, max } = range
   return { min, max, clamp: true, description: `${meaning}; default ${range.default}.` }
@@ -202,7 +202,7 @@ const cronText = string({
   description: 'min hour dom mon dow, with seconds in front when there are 6 fields.',
 })
 
-/** A text that is no cron text is told with what is wrong in it. */
+/** An invalid cron text is reported with the reason. */
 const cron = mapped(cronText, (text, at): string | undefined => {
   const parsed = parseCron(text)
   if (!('problem' in parsed)) return parsed.text

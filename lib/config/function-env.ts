@@ -159,7 +159,7 @@ export const FUNCTION_ENV_SCHEMA: JsonSchema = {
 //
 // The last one adds no keys: it replaces values of keys that one of the files names.
 
-/** What comes from outside the functions root. The same object as long as nothing in it changed. */
+/** Values from outside the functions root. The same object as long as nothing in it changed. */
 export interface OuterEnv {
   /** Values of the project's env files, for every function. */
   readonly defaults: Readonly<Record<string, string>>
@@ -198,7 +198,7 @@ export function toDeclared(values: Readonly<Record<string, string>>): DeclaredEn
   return declared
 }
 
-/** What a handler gets. A key that a file sets to null is left out, whoever else has it. */
+/** The environment of a handler. A key that a file sets to null is left out, even if another source has it. */
 export function toFunctionEnv(declared: DeclaredEnv, outer: OuterEnv): Readonly<Record<string, EnvValue>> {
   const env: Record<string, EnvValue> = Object.create(null)
   const all = mergeDeclared(toDeclared(outer.defaults), declared)

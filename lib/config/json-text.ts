@@ -43,7 +43,7 @@ export function parseJsonText(source: string | Uint8Array, maxBytes: number = MA
 /**
  * Reads a config file's text and notes what is wrong with it.
  * @param label - name of the file in messages
- * @returns undefined when it is no JSON
+ * @returns undefined when it is not JSON
  */
 export function readJsonFile(source: string | Uint8Array, label: string, findings: Finding[]): unknown {
   const result = parseJsonText(source)

@@ -140,7 +140,7 @@ interface ReadEnv {
   env: Record<string, string | undefined>
   /** Full path of the file a variable comes from; absent for those of the process. */
   envFiles: Record<string, string>
-  /** What the files say, whatever the process has. */
+  /** Values of the files, without those of the process. */
   values: Record<string, string>
   findings: Finding[]
 }
@@ -173,8 +173,8 @@ export function readEnvFiles(dir: string, env: Readonly<Record<string, string | 
 }
 
 /**
- * Reads what functions get from outside their root: the project's env files, anew at each call, and the process. The object
- * is the same one while nothing changed. A file that cannot be read sets nothing; `loadSettings` has told why.
+ * Reads what functions get from outside their root: the project's env files, read at each call, and the process. The object
+ * is the same one while nothing changed. A file that cannot be read sets nothing; `loadSettings` has reported it.
  * @param dir - folder of the project's env files; null reads none
  */
 export function createOuterEnvReader(dir: string | null, process: HostEnv): () => OuterEnv {
@@ -194,7 +194,7 @@ interface LoadedSettings extends ResolvedSettings {
   envDir: string
 }
 
-/** What `loadSettings` needs from its caller; the rest it finds. */
+/** The inputs that `loadSettings` cannot find by itself. */
 type LoadInputs = Pick<SettingInputs, 'options' | 'flags' | 'env' | 'cwd' | 'defaults'> &
   Pick<ProjectSearch, 'explicit'>
 

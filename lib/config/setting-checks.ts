@@ -9,7 +9,7 @@ import { toUsers, type UidRange } from './texts.ts'
 const CHANGE_USER = { CAP_SETGID: 6, CAP_SETUID: 7 } as const
 const ROOT = { CAP_CHOWN: 0, CAP_DAC_OVERRIDE: 1, CAP_KILL: 5, ...CHANGE_USER } as const
 
-/** What this process is, as far as changing users goes. */
+/** The rights of this process to change users. */
 export interface ProcessPowers {
   platform: string
   /** Effective user id; null where there are none. */
@@ -87,7 +87,7 @@ function isInAll(groups: readonly number[], { first, last }: UidRange): boolean 
 
 const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|\[::1\]|localhost)$/i
 
-/** True when nobody of another machine reaches the address. */
+/** True when the address cannot be reached from another machine. */
 export function isLoopback(uri: string): boolean {
   const host = /^[a-z]+:\/\/(\[[^\]]*\]|[^:]*)/.exec(uri)?.[1]
   return host === undefined || LOOPBACK.test(host)

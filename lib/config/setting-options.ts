@@ -10,7 +10,7 @@ import * as texts from './texts.ts'
 import { uidRange } from './texts.ts'
 import { parsePasswordHash } from './password-hash.ts'
 
-/** One setting: where it may come from, what it may be, what it is when nobody sets it. */
+/** One setting: its sources, its kind, its default. */
 export interface SettingOption<T> {
   /** Environment variables, the first one given counts. */
   readonly env: readonly string[]

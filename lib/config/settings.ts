@@ -28,7 +28,7 @@ import type { Settings } from './settings-record.ts'
 
 export type { Settings } from './settings-record.ts'
 
-/** What code may set: `createGateway(options)` takes the same settings in camelCase; null is the same as absent. */
+/** Settings in code: `createGateway(options)` takes the same settings in camelCase; null is the same as absent. */
 export type SettingsInput = { [K in keyof Omit<Settings, Derived>]?: Settings[K] | null }
 type Derived = 'runtimesExplicit' | 'portExplicit'
 
@@ -61,7 +61,7 @@ export interface SettingInputs {
   /** Its name in messages; default `filePath` relative to `cwd`. */
   fileLabel?: string
   cwd: string
-  /** What the command changes about the defaults, such as `{ production: true }` of `fngw run`. */
+  /** Defaults that the command changes, such as `{ production: true }` of `fngw run`. */
   defaults?: SettingsInput
 }
 
@@ -268,7 +268,7 @@ class Resolution {
   }
 }
 
-/** What reading one value needs of a row. */
+/** The part of a row that reads one value. */
 interface Reader {
   readonly field: Field<unknown>
   locate?(value: unknown, base: string): unknown

@@ -1,4 +1,4 @@
-/** Texts that several files name: hosts, paths, URLs, headers. No section of its own; owner: page config/fields. */
+/** Texts that several files name: hosts, paths, URLs, headers. Owner: page config/fields. */
 
 import { isReservedPath } from '../core/identity.ts'
 import { type Field, list, string } from './fields.ts'

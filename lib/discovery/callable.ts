@@ -1,4 +1,4 @@
-/** Which symbol of a handler file is called, per runtime. The loader of each language does as told here. Spec: §2.4. */
+/** Which symbol of a handler file is called, per runtime. The loader of each language follows this table. Spec: §2.4. */
 
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
@@ -63,7 +63,7 @@ export function mayBeHandler(runtime: RuntimeName, text: string, isNamedOnly: bo
   return !isNamedOnly && !isScript && UNNAMED[runtime]?.test(text) === true
 }
 
-// What can be told of Lua handlers without running them: a syntax error, a missing callable.
+// Checks of Lua handlers without running them: syntax errors and missing callables.
 
 /** Largest file that is looked at, bytes: parsing holds up everything else, a megabyte of source for some 100 ms. */
 const MAX_CHECKED_BYTES = 256 * 1024
@@ -88,7 +88,7 @@ function loadParser(): LuaParser {
 
 /**
  * @param names - symbols of which one must be there
- * @returns what is wrong, in the words of the call that would fail; null when nothing is, or it cannot be told
+ * @returns what is wrong, in the words of the call that would fail; null when nothing is, or when it cannot be known
  */
 export function checkLua(text: string, file: string, names: readonly string[]): Omit<Warning, 'path'> | null {
   let chunk: LuaNode
@@ -198,7 +198,7 @@ export class LuaChecks {
     return warnings.sort((a, b) => (a.path < b.path ? -1 : 1))
   }
 
-  /** An unreadable file is told by its call. */
+  /** An unreadable file is reported by its call. */
   async #look({ entryPath, entryFile, callable, policy }: FunctionVersion): Promise<Warning | null> {
     const bytes = await readFile(entryPath).catch(() => null)
     if (bytes === null || bytes.length > MAX_CHECKED_BYTES || policy.adapter !== 'native') return null

@@ -8,26 +8,26 @@ import { extensionOf } from './file-name.ts'
 
 /** Milliseconds of one more wait for a file that looks half saved. */
 const SETTLE_MS = 100
-/** Waits in a row, after which a file that still changes is told all the same. */
+/** Waits in a row, after which a file that still changes is reported anyway. */
 const MAX_SETTLES = 20
 
 interface ChangeQueueOptions {
   clock: Clock
   /** From the first change to the call: later changes do not put it off, or a steady stream would for ever. */
   delayMs: number
-  /** True when one of the paths looks half saved: all wait a little longer, so that they are still told together. */
+  /** True when one of the paths looks half saved: all wait a little longer, so that they are reported together. */
   isHalfSaved: (paths: ReadonlySet<string>) => boolean
   /** Must not reject; while its promise is pending, changes wait. */
-  tell: (paths: ReadonlySet<string>) => void | Promise<void>
+  onChange: (paths: ReadonlySet<string>) => void | Promise<void>
 }
 
-/** Collects changed paths and tells them together, one call at a time. */
+/** Collects changed paths and reports them together, one call at a time. */
 export class ChangeQueue {
   readonly #options: ChangeQueueOptions
   #paths = new Set<string>()
   #timer: NodeJS.Timeout | null = null
   #settles = 0
-  #isTelling = false
+  #isBusy = false
   #isClosed = false
 
   constructor(options: ChangeQueueOptions) {
@@ -46,7 +46,7 @@ export class ChangeQueue {
   }
 
   #schedule(): void {
-    if (this.#timer !== null || this.#isTelling || this.#isClosed || this.#paths.size === 0) return
+    if (this.#timer !== null || this.#isBusy || this.#isClosed || this.#paths.size === 0) return
     this.#wait(this.#options.delayMs)
   }
 
@@ -68,25 +68,23 @@ export class ChangeQueue {
   async #flush(): Promise<void> {
     const paths = this.#paths
     this.#paths = new Set()
-    this.#isTelling = true
+    this.#isBusy = true
     try {
-      await this.#options.tell(paths)
+      await this.#options.onChange(paths)
     } finally {
-      this.#isTelling = false
+      this.#isBusy = false
       this.#schedule()
     }
   }
 }
-
-// Files that look half written, which wait a little before they replace what serves.
 
 /** A file with less than this share of its bytes before is much shorter. */
 const SHORTER_SHARE = 0.5
 /** Larger files are not read to see how they end. */
 const MAX_LOOKED_AT_BYTES = 256 * 1024
 
-interface HalfSavedOptions {
-  /** What relative paths start from. */
+interface WriteSettlerOptions {
+  /** Base of relative paths. */
   rootPath: string
   /** Bytes of the file that serves, null when there is none. */
   sizeOf: (path: string) => number | null
@@ -96,19 +94,19 @@ interface HalfSavedOptions {
  * Judges changed files. One that became empty or much shorter, or that ends in the middle, is half saved, until a second
  * look finds it unchanged: then it was meant so.
  */
-export class HalfSaved {
-  readonly #options: HalfSavedOptions
+export class WriteSettler {
+  readonly #options: WriteSettlerOptions
   /** Size and time of the files that were half saved at the last look. */
   #seen = new Map<string, string>()
   /** Files that look cut and were meant so, or are broken: they are not waited for again. */
   readonly #odd = new Set<string>()
 
-  constructor(options: HalfSavedOptions) {
+  constructor(options: WriteSettlerOptions) {
     this.#options = options
   }
 
-  /** True when one of the files should be looked at again before it is used. */
-  look(paths: Iterable<string>): boolean {
+  /** True when one of the files has to be inspected again before it is used. */
+  mustWait(paths: Iterable<string>): boolean {
     const seen = new Map<string, string>()
     const cut: string[] = []
     let isHalfSaved = false
@@ -146,10 +144,8 @@ export class HalfSaved {
   }
 }
 
-// Whether a source text ends in the middle, as a file does while it is being written.
-
 interface Lexis {
-  /** What begins a comment that ends with its line. */
+  /** Marks that begin a comment up to the end of the line. */
   line: readonly string[]
   /** Pairs that take everything between them, lines too: comments and raw strings. */
   blocks: readonly (readonly [open: string, close: string])[]
@@ -216,7 +212,7 @@ function stripLiterals(text: string, { line, blocks, quotes }: Lexis): string | 
     const found = begins.exec(text)
     if (found === null) return code + text.slice(at)
     const [mark] = found
-    // What stands for a value keeps the operator before it company; a comment does not.
+    // A literal counts as the operand of the operator before it; a comment does not.
     const isComment = line.includes(mark) || mark === '/*' || mark === '--[['
     code += text.slice(at, found.index) + (isComment ? ' ' : '_')
     const close = blocks.find(([open]) => open === mark)?.[1]

@@ -189,8 +189,6 @@ function findAssets(snapshot: Snapshot, configs: ConfigReader, warnings: Warning
   return null
 }
 
-// Which files might have been meant by a URL and were not used.
-
 export interface Explanation {
   /** Files and folders that expose nothing, and why. */
   ignored: IgnoredPath[]

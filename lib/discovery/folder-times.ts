@@ -14,7 +14,7 @@ import { CONFIG_FILES } from './file-name.ts'
 import { type ConfigKind, type DirNode, NO_TEXTS, readSnapshot, type Snapshot } from './snapshot.ts'
 
 /**
- * Milliseconds since its last change after which a folder's times tell of every later one: some file systems count in steps of two
+ * Milliseconds since its last change after which a folder's times show every later one: some file systems count in steps of two
  * seconds, and a change in the step of the listing would not be seen.
  */
 const SETTLED_MS = 2000
@@ -26,12 +26,12 @@ const GONE_IS_NOTHING = { throwIfNoEntry: false } as const
 interface Times {
   readonly dev: number
   readonly ino: number
-  /** Nobody can set it back, as they can the other. */
+  /** Unlike the other, it cannot be set back. */
   readonly ctimeMs: number
   readonly mtimeMs: number
 }
 
-/** What is asked; undefined for what is gone. */
+/** The calls that are used; `stat` gives undefined for a deleted file. */
 interface TimesDisk {
   stat: (path: string) => Stats | undefined
   readFile: (path: string) => Uint8Array
@@ -54,7 +54,7 @@ export class FolderTimes implements ListingTimes {
   /**
    * To be called before a folder is listed.
    * @param path - full path
-   * @returns its times; null when they would not tell of a change that comes right after the listing
+   * @returns its times; null when they would not show a change right after the listing
    */
   look(path: string): Times | null {
     const now = this.#now()
@@ -65,7 +65,7 @@ export class FolderTimes implements ListingTimes {
     return now - Math.max(mtimeMs, ctimeMs) < SETTLED_MS ? null : { dev, ino, ctimeMs, mtimeMs }
   }
 
-  /** What was listed after `look`; null when the times alone do not tell whether it is still the same. */
+  /** A folder as it was listed after `look`; null when the times alone do not show whether it is still the same. */
   keep(node: DirNode, times: Times | null): void {
     if (times === null) this.#known.delete(node)
     else this.#known.set(node, times)
@@ -88,7 +88,7 @@ export class FolderTimes implements ListingTimes {
     for (let node = left.pop(); node !== undefined; node = left.pop()) {
       // A name that is never read, or a folder that could not be.
       if (node.skipped !== null && node.problems.length === 0) continue
-      // Which folders are beyond the limit only a whole reading tells.
+      // Only a full scan knows which folders are beyond the limit.
       if (++count > MAX_TREE_FOLDERS) return null
       if (node.skipped !== null || !this.#isSame(node)) changed.push(node.path)
       for (const dir of node.dirs) left.push(dir)
@@ -149,8 +149,6 @@ export class FolderTimes implements ListingTimes {
   }
 }
 
-// File changes found by looking, where they cannot be watched.
-
 interface PollOptions {
   clock: Clock
   rootPath: string
@@ -163,7 +161,7 @@ interface PollOptions {
   disk?: Disk
 }
 
-/** Looks at the tree again and again; the next look begins `everyMs` after the last one ended. */
+/** Finds file changes by scanning the tree, where they cannot be watched; a scan begins `everyMs` after the last one ended. */
 export class Poller {
   readonly #options: PollOptions
   readonly #times: FolderTimes

@@ -1,4 +1,4 @@
-/** What can be said of each folder by itself, remembered while the folder's object lives. Owner: §2.2, page discovery/layouts. */
+/** Facts about each folder by itself: its config files, its handlers and helpers. Owner: §2.2, §2.3, §2.7, page discovery/layouts. */
 
 import { type DeclaredEnv, mergeDeclared, parseDotenv, parseFunctionEnv, toDeclared } from '../config/function-env.ts'
 import { type Finding, isProblem, toWarnings } from '../config/findings.ts'
@@ -74,7 +74,7 @@ export class FolderFacts {
   viewBelow(node: DirNode, view: FolderView): FolderView {
     const { kind } = this.files(node, view)
     if (kind === 'group') return { ...view, group: node.name as RuntimeName }
-    // The functions root is no function around others, even when it is one itself.
+    // The functions root never contains other functions as their function, even when it is one itself.
     return kind === 'function' && node.path !== '' ? { ...view, isInsideFunction: true } : view
   }
 
@@ -125,8 +125,6 @@ export class FolderFacts {
   }
 }
 
-// The files of one folder, sorted into handlers and helpers.
-
 /** Where a folder stands. */
 export interface FolderView {
   /** The runtime whose group the folder is in. */
@@ -148,7 +146,7 @@ export interface FolderFiles {
   kind: FolderKind
   /** The file that stands for the folder, or one of each language; none when `entrypoint` names another. */
   entries: readonly RouteFile[]
-  /** Methods that prefixed files of the folder take from a default entry file; an explicit `entrypoint` keeps all of its own. */
+  /** Methods that prefixed files of the folder take from a default entry file; an explicit `entrypoint` keeps all of its methods. */
   takenMethods: ReadonlySet<Method>
   /** The other public files, for each route one of each language. */
   routes: readonly FileRoute[]
@@ -351,9 +349,7 @@ function takenFrom(routes: readonly FileRoute[], path: string): ReadonlySet<Meth
   return taken.length === 0 ? NO_METHODS : new Set(taken.flatMap(route => route.methods))
 }
 
-// The config files of a folder, parsed once per text.
-
-/** What the config files of one folder say. Equal texts give the same objects, so they can be compared by identity. */
+/** The config files of one folder, parsed. Equal texts give the same objects, so they can be compared by identity. */
 export interface FolderConfigs {
   /** null without a file. */
   config: FunctionConfig | null

@@ -34,7 +34,7 @@ export interface Handler {
   fnFolder: string
   /** Configs from the root down, the function's own last. */
   layers: readonly (FunctionConfig | null)[]
-  /** What the folder's files declare. */
+  /** Declared by the folder's files. */
   env: DeclaredEnv
   /** Why `fn.env.json` cannot be used; null when it can. */
   envProblem: string | null
@@ -57,7 +57,7 @@ export class FunctionMaker {
   readonly #known: ReadonlyMap<string, FunctionVersion>
 
   readonly #outerEnv: OuterEnv
-  /** What was merged last. */
+  /** The last merge. */
   #last: (Pick<Handler, 'layers'> & Required<Pick<PolicyTarget, 'kind' | 'methods'>> & { policy: Policy }) | null = null
   readonly #envs = new WeakMap<DeclaredEnv, FunctionVersion['env']>()
 
@@ -152,8 +152,6 @@ function toAdapterWarning(entryFile: string, runtime: RuntimeName, adapter: Adap
   }
 }
 
-// What makes a started worker out of date.
-
 /** Per runtime a text that changes when a helper file in reach changes; empty without helpers. */
 export type Helpers = Readonly<Record<RuntimeName, string>>
 
@@ -232,8 +230,6 @@ function digest(text: string): string {
   return hash('sha256', text, 'buffer').toString('base64url', 0, 18)
 }
 
-// One function version per handler and key.
-
 export interface Settled {
   /** By key, unique. */
   functions: readonly FunctionVersion[]
@@ -248,17 +244,17 @@ type Replacements = Map<FunctionVersion, FunctionVersion>
 /** By key of a function. */
 export type Revisions = ReadonlyMap<string, number>
 
-/** What a walk over the folders made, before keys are settled. */
+/** The functions of a walk over the folders, before keys are settled. */
 export interface Made {
-  /** What folders and file names made. */
+  /** From folders and file names. */
   functions: readonly FunctionVersion[]
-  /** What `fn.routes.json` names; a handler that is a function already is not made twice. */
+  /** From `fn.routes.json`; a handler that is a function already is not added twice. */
   targets: readonly FunctionVersion[]
   claims: readonly Claim[]
 }
 
 /**
- * Gives each function a key of its own, and a signature of its own to those whose loaded files changed.
+ * Gives each function a unique key, and a new signature to those whose loaded files changed.
  * @param before - the outcome before this one, which is mostly the same
  */
 export function settleKeys(
@@ -318,7 +314,7 @@ function renameTwins(
   return unique.sort(compareKeys)
 }
 
-/** Each function of few is looked up: whoever edits all day has some revisions, and none of the other thousands has one. */
+/** Looks up each revised function: there are few of them among thousands. */
 function revise(
   functions: readonly FunctionVersion[],
   revisions: Revisions,

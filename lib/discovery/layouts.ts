@@ -47,7 +47,7 @@ export function isScriptFolder(path: string): boolean {
 }
 
 /**
- * What a file often is, by its name and folder, so that it is served only when it has a callable. A script is loaded by no
+ * The usual role of a file, by its name and folder; it is served only when it has a callable. A script is loaded by no
  * function; the configuration of a tool may be, and its default export is for the tool. Null for all other files.
  */
 export function usualRole(folder: string, fileName: string): 'script' | 'configuration' | null {
@@ -89,14 +89,12 @@ export function kindOf(traits: FolderTraits): FolderKind {
 const VERSION_LIKE = /^v?\d+(?:[._-][a-zA-Z0-9_.-]*)?$/
 
 /**
- * True for a label such as `v1`, `2.0` or `2024-05-01`: a folder without a handler of its own, but with such children,
+ * True for a label such as `v1`, `2.0` or `2024-05-01`: a folder without a handler, but with such children,
  * still has versions.
  */
 export function isVersionLike(label: string): boolean {
   return VERSION_LIKE.test(label)
 }
-
-// Handler files of languages that are not enabled.
 
 /** Files named in one warning. */
 const MAX_NAMED_FILES = 5
@@ -106,7 +104,7 @@ export function toOffReason(runtime: RuntimeName): string {
   return `the runtime ${runtime} is not enabled in FN_RUNTIMES`
 }
 
-/** What to type: with all that is on now, because a list turns off what it does not name. */
+/** The setting to type. It lists the enabled runtimes too, because a list turns off the others. */
 export function toTurnOnHint(runtimes: Iterable<RuntimeName>): string {
   const names = [...runtimes]
   const all = names.join(',')

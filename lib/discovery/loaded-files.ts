@@ -5,11 +5,11 @@
  *   worker ──files──► report ──► folders to watch        changed file ──► revision of each function that loaded it
  */
 
-import { realpathSync, statSync } from 'node:fs'
+import { realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
-import { parentOf } from './disk.ts'
+import { diskStamp, GONE, parentOf, toChild } from './disk.ts'
 import { extensionOf, manifestRuntime } from './file-name.ts'
 import { sourcesBelow, stampOf } from './functions.ts'
 import { type DirNode, type FileEntry, findFolder, type Snapshot } from './snapshot.ts'
@@ -31,8 +31,8 @@ interface Reported {
   /** Of the function version that reported. */
   signature: string
   files: Set<string>
-  /** Paths it was told, files or not: a handler that writes frames of its own must not keep the gateway looking. */
-  told: number
+  /** Paths received, files or not: a handler that sends invalid reports must not keep the gateway busy. */
+  reported: number
 }
 
 export class LoadedFiles {
@@ -55,7 +55,7 @@ export class LoadedFiles {
     return this.#revisions
   }
 
-  /** Tells, now and whenever they change, in which folders loaded files lie. */
+  /** Calls back now and after each change with the folders that contain loaded files. */
   follow(onFolders: (folders: LoadedFolders) => void): void {
     this.#onFolders = onFolders
     onFolders(this.#folders)
@@ -77,15 +77,15 @@ export class LoadedFiles {
     // A worker that still finishes its calls says nothing about the version that serves.
     if (this.#functions.get(fn.key)?.signature !== fn.signature) return
     let known = this.#reports.get(fn.key)
-    // What the version before had loaded is watched until now: an edit while a worker starts must not be missed.
+    // Files of the previous version are watched until now: an edit while a worker starts must not be missed.
     if (known !== undefined && known.signature !== fn.signature) {
       this.#forget(fn.key)
       known = undefined
     }
-    known ??= { signature: fn.signature, files: new Set(), told: 0 }
+    known ??= { signature: fn.signature, files: new Set(), reported: 0 }
     this.#reports.set(fn.key, known)
-    known.told += paths.length
-    if (known.told > MAX_LOADED_FILES * 2) return
+    known.reported += paths.length
+    if (known.reported > MAX_LOADED_FILES * 2) return
     const fresh = paths.filter(path => !known.files.has(path))
     for (const path of fresh) this.#add(fn.key, known, path)
     if (fresh.length > 0) this.#onFolders?.(this.#folders)
@@ -112,7 +112,7 @@ export class LoadedFiles {
     return true
   }
 
-  /** What of the files that a function had loaded is different from what was last known, as text; empty when nothing is. */
+  /** The loaded files of a function that changed since they were last inspected, as text; empty without changes. */
   changesOf(key: string): string {
     const changed = [...(this.#reports.get(key)?.files ?? [])].filter(file => this.isChanged(file))
     return changed.map(file => `${file}|${diskStamp(file)}`).join('\n')
@@ -172,17 +172,6 @@ export class LoadedFiles {
   }
 }
 
-const GONE = 'gone'
-
-function diskStamp(path: string): string {
-  try {
-    const { size, mtimeMs } = statSync(path)
-    return `${size}|${mtimeMs}`
-  } catch {
-    return GONE
-  }
-}
-
 /** Without links; of a path that is gone those of its folder are followed. */
 function realPathOf(path: string): string {
   try {
@@ -192,9 +181,7 @@ function realPathOf(path: string): string {
   }
 }
 
-// What of a function's files on disk is not as it was discovered.
-
-/** Files looked at most: it is asked for while somebody waits. */
+/** Files inspected at most: a caller waits for the result. */
 const MAX_LOOKED_AT = 1000
 
 /**
@@ -210,8 +197,7 @@ export function findChange(
   for (const { folder, file } of filesInReach(root, parentOf(entryFile)).slice(0, MAX_LOOKED_AT)) {
     const owner = RUNTIME_OF_EXTENSION.get(extensionOf(file.name)) ?? manifestRuntime(file.name)
     if (owner !== runtime) continue
-    const now = lookAt(join(rootPath, folder, file.name), file.name)
-    const stamp = now === null ? `${folder}/${file.name}|gone` : stampOf(folder, now)
+    const stamp = `${toChild(folder, file.name)}|${diskStamp(join(rootPath, folder, file.name))}`
     if (stamp !== stampOf(folder, file)) changes.push(stamp)
   }
   return changes.length === 0 ? null : changes.join('\n')
@@ -228,14 +214,5 @@ function filesInReach(root: DirNode, folder: string): { folder: string; file: Fi
       found.push(...node.dirs.filter(dir => isOwn || dir.name.startsWith('_')).flatMap(sourcesBelow))
     }
     if (path === '') return found
-  }
-}
-
-function lookAt(path: string, name: string): FileEntry | null {
-  try {
-    const { size, mtimeMs } = statSync(path)
-    return { name, size, mtimeMs }
-  } catch {
-    return null
   }
 }

@@ -1,13 +1,14 @@
 /** Watches files that functions loaded and that the watch of the tree does not cover. Owner: §2.2, page discovery/layouts. */
 
-import { type FSWatcher, statSync } from 'node:fs'
+import type { FSWatcher } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
 import { ChangeQueue } from './change-queue.ts'
+import { diskStamp } from './disk.ts'
 import type { LoadedFolders } from './loaded-files.ts'
-import { isWatchLimit, type WatchFolder, watchPlain } from './tree-watcher.ts'
+import { idOf, isWatchLimit, type WatchFolder, watchPlain } from './tree-watcher.ts'
 
-/** Folders that have a watch of their own; the files of others are looked at instead. */
+/** Folders that are watched; the files of others are polled instead. */
 export const MAX_WATCHED_FOLDERS = 500
 
 export interface OutsideWatchOptions {
@@ -90,7 +91,7 @@ export class OutsideWatcher {
     this.#timer.unref?.()
   }
 
-  /** A folder that was made anew has lost its watch without a word. */
+  /** A folder that was deleted and created again has lost its watch without an event. */
   #lookAtAll(): void {
     for (const folder of this.#folders.keys()) {
       const watched = this.#watched.get(folder)
@@ -111,14 +112,6 @@ export class OutsideWatcher {
   }
 }
 
-/** Device and inode; empty when there is no such folder. */
-function idOf(folder: string): string {
-  const stats = statSync(folder, { throwIfNoEntry: false })
-  return stats?.isDirectory() ? `${stats.dev}:${stats.ino}` : ''
-}
-
-// Watches the env files of the project, which lie beside the functions root or above it.
-
 /** Milliseconds between the first change and the call. */
 const DEBOUNCE_MS = 25
 /** Milliseconds between two looks where changes cannot be watched. */
@@ -135,7 +128,10 @@ interface EnvWatchOptions {
   watchFolder?: WatchFolder
 }
 
-/** @returns a function that ends the watch */
+/**
+ * Watches the env files of the project, which are beside the functions root or above it.
+ * @returns a function that ends the watch
+ */
 export function watchEnvFiles({
   clock,
   folder,
@@ -143,21 +139,21 @@ export function watchEnvFiles({
   onChange,
   watchFolder = watchPlain,
 }: EnvWatchOptions): () => void {
-  const stamps = new Map(names.map(name => [join(folder, name), stampOf(join(folder, name))]))
-  const changes = new ChangeQueue({ clock, delayMs: DEBOUNCE_MS, isHalfSaved: () => false, tell: () => onChange() })
+  const stamps = new Map(names.map(name => [join(folder, name), diskStamp(join(folder, name))]))
+  const changes = new ChangeQueue({ clock, delayMs: DEBOUNCE_MS, isHalfSaved: () => false, onChange: () => onChange() })
   const watcher = new OutsideWatcher({
     clock,
     everyMs: POLL_MS,
     isCovered: () => false,
     isChanged: file => {
-      const stamp = stampOf(file)
+      const stamp = diskStamp(file)
       const isNew = stamps.get(file) !== stamp
       stamps.set(file, stamp)
       return isNew
     },
     watchFolder,
     mark: file => changes.add(file),
-    // From then on the files are looked at; the watch of the tree tells of the same limit.
+    // From then on the files are polled; the watch of the tree reports the same limit.
     onLimit: () => {},
   })
   watcher.follow(new Map([[folder, new Set(stamps.keys())]]))
@@ -165,10 +161,4 @@ export function watchEnvFiles({
     watcher.close()
     changes.close()
   }
-}
-
-/** Empty for a file that is not there. */
-function stampOf(file: string): string {
-  const stats = statSync(file, { throwIfNoEntry: false })
-  return stats === undefined ? '' : `${stats.size}|${stats.mtimeMs}`
 }

@@ -20,7 +20,7 @@ export interface FileEntry {
   /** Bytes. */
   readonly size: number
   readonly mtimeMs: number
-  /** True for a file that is often a test, script or configuration, and whose text shows that it is no handler. */
+  /** True for a file that is often a test, script or configuration, and whose text shows that it is not a handler. */
   readonly hasNoCallable?: true
 }
 
@@ -51,12 +51,12 @@ export interface DirNode {
   readonly realPath: string
   /** Source, config and schema files and manifests of compiled functions, sorted by name. */
   readonly files: readonly FileEntry[]
-  /** Names of the other files, sorted. Their sizes and times matter to nobody here: data may change at every call. */
+  /** Names of the other files, sorted. Without sizes and times: data may change at every call. */
   readonly otherFiles: readonly string[]
   /** Sorted by name. */
   readonly dirs: readonly DirNode[]
   readonly texts: ConfigTexts
-  /** What could not be read here. */
+  /** Warnings about files and folders here that could not be read. */
   readonly problems: readonly Warning[]
   /** Why the folder was not read; null when it was. */
   readonly skipped: string | null
@@ -90,7 +90,7 @@ export interface SnapshotOptions {
   times?: disk.ListingTimes
 }
 
-/** Of a folder without any: one object, so that it is told by a glance. */
+/** Of a folder without config files; compared by identity. */
 export const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null, env: null, dotenv: null })
 /** Folders read before other work of the process gets its turn. */
 const FOLDERS_PER_TURN = 50
@@ -114,7 +114,7 @@ export async function readSnapshot(options: SnapshotOptions): Promise<Snapshot> 
   }
 }
 
-/** What is known of a folder before it is read. */
+/** A folder before it is read. */
 interface Place {
   name: string
   path: string
@@ -187,7 +187,7 @@ class Reader {
 
   #rootConfig(): ConfigText | null {
     const text = this.#configText('', 'config', this.#before, [])
-    // One that was there may be a broken link now, which is no reason to take its assets for functions.
+    // A known config may be a broken link now; its assets must not turn into functions.
     const isBroken = text === null && this.#before?.texts.config != null && this.#isListed('', CONFIG_FILES.config)
     return isBroken ? this.#toText('config', null, this.#before) : text
   }
@@ -240,7 +240,7 @@ class Reader {
       return keep(before, emptyNode(place, `cannot be read: ${disk.reasonOf(error)}`, [problem]))
     }
     const node = keep(before, yield* this.#contents(place, entries, before))
-    // What a link leads to changes without the folder, and what could not be read is asked for again.
+    // The target of a link changes without the folder, and a failed read has to be repeated.
     const isPlain = node.problems.length === 0 && entries.every(entry => entry.isFile() || entry.isDirectory())
     this.#options.times?.keep(node, isPlain ? times : null)
     return node
@@ -323,7 +323,7 @@ class Reader {
     return this.#ask(path, isLink, problems, this.#disk.stat)
   }
 
-  /** What the disk says of a file; null, and a warning, when it refuses. */
+  /** A question to the disk about a file; null, and a warning, after an error. */
   #ask<T>(path: string, isLink: boolean, problems: Warning[], ask: (fullPath: string) => T): T | null {
     try {
       return ask(this.#fullPath(path))
@@ -367,7 +367,7 @@ class Reader {
     return old !== undefined && KINDS.every(kind => old[kind] === texts[kind]) ? old : texts
   }
 
-  /** null when there is no such file. */
+  /** null when the file does not exist. */
   #configText(folder: string, kind: ConfigKind, before: DirNode | null, problems: Warning[]): ConfigText | null {
     const path = toChild(folder, CONFIG_FILES[kind])
     const stat = this.#stat(path, false, problems)

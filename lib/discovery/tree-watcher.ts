@@ -61,7 +61,7 @@ interface Folder {
 export class TreeWatcher {
   readonly #options: TreeWatchOptions
   readonly #folders = new Map<string, FSWatcher>()
-  /** Linked source files: a change of the target is no event of the folder that holds the link. */
+  /** Linked source files: a change of the target causes no event in the folder that holds the link. */
   readonly #links = new Map<string, FSWatcher>()
   #rootRealPath = ''
   /** Of linked folders; of all others it follows from the folder above. */
@@ -262,8 +262,8 @@ function isRelevant(path: string): boolean {
   return isSourceName(fileName) || isConfigName(fileName) || isSchemaName(fileName) || DEPENDENCY_NAMES.has(fileName)
 }
 
-/** Device and inode; empty when there is no folder. */
-function idOf(path: string): string {
+/** Device and inode; empty when the folder does not exist. */
+export function idOf(path: string): string {
   const stats = orNull(() => statSync(path))
   return stats?.isDirectory() ? `${stats.dev}:${stats.ino}` : ''
 }
@@ -280,7 +280,7 @@ function list(path: string): Dirent[] {
   return orNull(() => readdirSync(path, { withFileTypes: true })) ?? []
 }
 
-/** What is gone or closed is not watched; discovery has the warning for it. */
+/** Deleted and unreadable files are not watched; discovery has the warning. */
 function orNull<T>(ask: () => T): T | null {
   try {
     return ask()

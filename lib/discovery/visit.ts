@@ -23,7 +23,7 @@ interface Parent {
 export interface Context {
   /** 0 is the root. */
   level: number
-  /** Public path in canonical text, empty for the root; null when nothing in the folder has a path of its own. */
+  /** Public path in canonical text, empty for the root; null when no file in the folder gets a path from its name. */
   prefix: string | null
   /** Name of the function that the folder may be. */
   name: string
@@ -98,7 +98,7 @@ export class Visit {
     for (const ignored of this.files.ignored) this.part.ignored.push(ignored)
   }
 
-  /** True for a version folder: one right inside a function, unless it declares a name of its own. */
+  /** True for a version folder: one right inside a function that does not declare another name. */
   get isVersion(): boolean {
     const { parent } = this.context
     if (parent?.isFunction !== true || !isVersion(this.node.name)) return false
@@ -132,7 +132,7 @@ export class Visit {
     this.#checkGroup(dir, part)
     const problem = this.#pathProblem(dir, level + 1, groupDepth)
     const canBeVersion = parent !== null && isVersion(dir.name) && (parent.isFunction || isVersionLike(dir.name))
-    // A folder such as `1.0.3` in a function has an address; that it has no path of its own surprises nobody.
+    // A folder such as `1.0.3` in a function has an address; a warning that it has no path would be noise.
     const isExpected = canBeVersion && isVersionLike(dir.name)
     if (problem !== null && !isExpected && this.facts.hasHandlerBelow(dir, view)) part.warnings.push(problem)
     if (problem !== null && !canBeVersion) return skip(dir, problem.message, part)
@@ -188,7 +188,7 @@ export class Visit {
     return pathWarning('ROUTE_DEPTH', dir.path, text, 'Move it up, or list its files in a fn.routes.json further up.')
   }
 
-  /** What this folder is to the folders in it. */
+  /** This folder as the parent of the folders in it. */
   #toParent(): Parent | null {
     if (this.node.path === '' || this.files.kind === 'group') return null
     const { name } = this.context

@@ -54,7 +54,7 @@ export interface Explanation {
   path: string
   host: string
   winner: (ExplainedClaim & { params: RouteParams }) | null
-  /** What a client gets when no function answers, or instead of the winner's response. */
+  /** The response when no function answers, or instead of the winner's response. */
   refusal: { status: number; code: ErrorCode; message: string; allow: string | null } | null
   /** Most specific first. */
   losers: ExplainedLoser[]

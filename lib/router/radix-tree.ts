@@ -25,7 +25,7 @@ import { hasCleanSegments, normalizePath, type PathProblem, unescapeCanonical } 
 const SLASH = 47
 const DOT = 46
 const PERCENT = 37
-/** Up to so many characters a loop is quicker than a native search. */
+/** Up to this many characters a loop is faster than a native search. */
 const LOOP_CHARS = 8
 
 /** Decides at each leaf that matches the path, most specific first, whether the search ends there. */
@@ -52,7 +52,7 @@ export class RadixTree<T> {
 
   /**
    * @param entries - patterns with different shapes, and what stands at the end of each
-   * @param before - a tree whose patterns this one has too, with entries of the same shapes in the place of its own; it
+   * @param before - a tree whose patterns this one has too, with entries of the same shapes in their place; it
    * stays as it is, and both share the nodes in which they do not differ
    */
   constructor(entries: Iterable<TreeEntry<T>>, before: RadixTree<T> | null = null) {
@@ -69,7 +69,7 @@ export class RadixTree<T> {
   /**
    * The first leaf, in order of precedence, that matches the path and that the acceptor takes.
    * @param rawPath - the request target without query, raw or canonical; a literal NUL is for `normalizePath` to refuse
-   * @returns null when there is none, or when the path is no path (`problem`)
+   * @returns null when there is none, or when the path is invalid (`problem`)
    */
   find(rawPath: string, acceptor: Acceptor<T>): T | null {
     this.#path = rawPath
@@ -109,7 +109,7 @@ export class RadixTree<T> {
     }
   }
 
-  /** What stands at the end of a pattern itself, whatever the names of its params; null when the tree has no such pattern. */
+  /** The leaf of a pattern itself, whatever the names of its params; null when the tree does not have it. */
   at(segments: readonly Segment[]): T | null {
     let node: Node<T> | null = this.#root
     let text = ''
@@ -264,7 +264,7 @@ function isCleanRest(path: string, at: number): boolean {
 /** Of all nodes without kids; never added to. */
 const NO_KIDS: never[] = []
 
-/** What may follow a node beside static text. */
+/** Params, catch-alls and other children of a node beside static text. */
 export class More<T> {
   /** Kids whose text starts with a character beyond ASCII. */
   wide: Map<number, Node<T>> | null = null
@@ -296,7 +296,7 @@ export class Node<T> {
   table: (Node<T> | null)[] = NO_KIDS
   low = 0
   leaf: T | null = null
-  /** What most of ten thousand nodes have not. */
+  /** Null for most nodes. */
   more: More<T> | null = null
 
   constructor(text: string, params: number) {

@@ -314,7 +314,7 @@ export class RouteTableBuilder {
   }
 }
 
-/** What a pinned version answers without any claim of its own (§9); null for what has no version. */
+/** The route of a pinned version, which needs no claim (§9); null without a version. */
 function toAddress(fn: FunctionVersion): RouteEntry | Warning | null {
   if (fn.version === null || fn.policy.isPrivate || !isFunctionName(fn.name) || !isVersion(fn.version)) return null
   const path = toVersionPath(fn.name, fn.version)

@@ -19,7 +19,7 @@ export interface RouteEntry {
   isAddress: boolean
 }
 
-/** What decides between a claim and others. */
+/** The properties that decide between claims. */
 export function standingOf({ claim, forceUrl }: RouteEntry): ClaimStanding {
   const { fn, source, forced } = claim
   return { fnKey: fn.key, source, forced, versioned: fn.version !== null, forceUrl }

@@ -167,7 +167,7 @@ interface Program {
   code: readonly Instruction[]
 }
 
-/** A look ahead at the beginning: a program of its own that must, or must not, match from there. */
+/** A look ahead at the beginning: a separate program that must, or must not, match from there. */
 interface Guard {
   isWanted: boolean
   program: Program

@@ -9,7 +9,7 @@ import { type Check, type Difference, type SchemaCompiler, StepCounter } from '.
 import { type SchemaFile, type Sections, sectionsOf } from './schema-file.ts'
 import { DEFINITIONS, sameValueChildren, type Schema } from './schema-tree.ts'
 
-/** What a request carries beside its body. */
+/** The texts of a request besides its body. */
 export interface RequestTexts {
   /** HEAD is looked at as GET. */
   method: string
@@ -43,7 +43,7 @@ interface RequestSchemaOptions {
   /** `Content-Type` of bodies of which the file says nothing. */
   bodyType: string | null
   compiler: SchemaCompiler
-  /** False leaves out the checks of answers: where nobody looks at them. */
+  /** False leaves out the checks of responses. */
   checksAnswers?: boolean
 }
 
@@ -103,7 +103,7 @@ export class RequestSchema {
     return found === null ? null : toRefusal(found)
   }
 
-  /** What is wrong with an answer; null when nothing is, or nothing is said of its status. */
+  /** The first problem of a response; null without one, or without a schema for its status. */
   checkResponse(method: string, status: number, contentType: string | null, body: Buffer): Difference | null {
     const responses = this.#of(method)?.responses
     const check =
@@ -132,7 +132,7 @@ function toChecks(
     const schema = sections[name]
     if (schema === undefined) return null
     const parameters = parametersOf(schema, definitions)
-    // Clients send headers that nobody has declared: only those that are declared are looked at.
+    // Clients send many headers: only declared ones are checked.
     if (name === 'headers') return toHeaderCheck(parameters, compile(withLowerNames(parameters), name, true))
     const check = compile(schema, name)
     return (texts: Texts) => check(readTexts(texts, parameters, separator))
@@ -144,7 +144,7 @@ function toChecks(
     body: sections.body === undefined ? null : compile(sections.body, 'body'),
     bodyType: (sections.body === undefined ? null : mediaTypeOf(sections.body)) ?? bodyType ?? JSON_TYPE,
     bodyFields: sections.body === undefined ? [] : parametersOf(sections.body, definitions),
-    // What an answer holds may be a secret: it is not shown.
+    // Values of a response may be secret: they are not shown.
     responses: new Map(
       [...(sections.responses ?? [])].map(([status, schema]) => [status, compile(schema, 'body', true)]),
     ),
@@ -219,7 +219,7 @@ function isSameType(a: string, b: string): boolean {
 
 type Type = 'string' | 'number' | 'integer' | 'boolean' | 'object' | 'array' | 'null'
 
-/** What a schema lets a value be, as far as its text has to be read for it. */
+/** The types that a schema allows, as far as they matter for reading text. */
 interface TextShape {
   types: ReadonlySet<string>
   /** Of a list's items. */

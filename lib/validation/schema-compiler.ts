@@ -12,7 +12,7 @@ import { isObject } from '../core/json.ts'
 import { LinearPattern, TooMuchWork, WorkBudget } from './linear-pattern.ts'
 import { childrenOf, copySchema, DEFINITIONS, sameValueChildren, type Schema } from './schema-tree.ts'
 
-/** What is wrong with a value. */
+/** A problem of a value. */
 export interface Difference {
   /** Field, such as `body.items[0].id`. */
   name: string
@@ -32,7 +32,7 @@ export class SchemaCompiler {
     this.#budget = budget
   }
 
-  /** Loads ajv, which takes some 50 ms and a few megabytes: only when somebody asks for a check. */
+  /** Loads ajv, which takes some 50 ms and a few megabytes: only when the first check is needed. */
   static async load(): Promise<SchemaCompiler> {
     const { Ajv2020: Validator, _ } = await import('ajv/dist/2020.js')
     const budget = new WorkBudget(MAX_STEPS)
@@ -210,7 +210,7 @@ function toDifference(error: ErrorObject, at: Place, value: unknown): Difference
   return { name: place.name, text: `must be ${rule}, got ${showValue(data, at.hidden)}` }
 }
 
-/** What a value must be; null when nothing may be there. */
+/** The rule for a value; null when no value is allowed. */
 function toRule({ keyword, params, schema, message }: ErrorObject): string | null {
   if (keyword in AT_LEAST) return `at least ${params.limit} ${AT_LEAST[keyword]} long`
   if (keyword in AT_MOST) return `at most ${params.limit} ${AT_MOST[keyword]} long`

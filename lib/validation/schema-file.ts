@@ -22,7 +22,7 @@ import { parsePattern } from './linear-pattern.ts'
 import { MAX_STEPS, StepCounter } from './schema-compiler.ts'
 import { childrenOf, copySchema, DEFINITIONS, isSchema, sameValueChildren, type Schema } from './schema-tree.ts'
 
-/** What is said of one method. Absent means that nothing is. */
+/** The schemas of one method; absent ones check nothing. */
 export interface Sections {
   /** Objects whose properties are the parameters. */
   params?: Schema
@@ -141,7 +141,7 @@ function toSecurity(item: unknown): Security | undefined {
   return { kind: 'apiKey', place: found[1] as 'header', name: found[2] as string }
 }
 
-/** What holds for a method. A body is one of POST, PUT and PATCH, unless the method has its own. */
+/** The schemas that hold for a method. A body is one of POST, PUT and PATCH, unless the method has its own. */
 export function sectionsOf(file: SchemaFile, method: Method): Sections {
   const { body, ...common } = file.common
   const shared: Sections = WITH_BODY.has(method) && body !== undefined ? { ...common, body } : common
@@ -292,7 +292,7 @@ function countEntries(lists: unknown): number {
   return isObject(lists) ? Object.values(lists).flat().length : 0
 }
 
-/** What stands at a JSON pointer; undefined when nothing does. */
+/** The value at a JSON pointer; undefined without one. */
 function find(from: unknown, reference: string): unknown {
   const pointer = decodePercent(reference.slice(1))
   if (pointer === null || (pointer !== '' && !pointer.startsWith('/'))) return undefined
@@ -395,7 +395,12 @@ export function checkKeywords(schema: Readonly<Record<string, unknown>>, at: Pla
   const { pattern, properties, patternProperties } = schema
   // ajv passes over it, so it would go unchecked.
   if (isObject(properties) && Object.hasOwn(properties, '__proto__'))
-    report(keyOf(keyOf(at, 'properties'), '__proto__'), 'CONFIG_VALUE', 'is no possible name', 'Choose another.')
+    report(
+      keyOf(keyOf(at, 'properties'), '__proto__'),
+      'CONFIG_VALUE',
+      'cannot be used as a name',
+      'Choose another name.',
+    )
   if (typeof pattern === 'string') checkPattern(pattern, keyOf(at, 'pattern'))
   if (isObject(patternProperties))
     for (const name of Object.keys(patternProperties)) checkPattern(name, keyOf(keyOf(at, 'patternProperties'), name))

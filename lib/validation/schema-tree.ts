@@ -42,7 +42,7 @@ interface Child {
   value: unknown
 }
 
-/** What stands where a schema has to stand. */
+/** The values in places of schemas. */
 export function childrenOf(schema: Readonly<Record<string, unknown>>): Child[] {
   const children: Child[] = []
   for (const [keyword, value] of Object.entries(schema)) {
@@ -78,7 +78,7 @@ const LEFT_OUT: ReadonlySet<string> = new Set([
 ])
 
 interface CopyOptions {
-  /** What a `$ref` becomes. */
+  /** Gives the new text of a `$ref`. */
   rename: (reference: string) => string
   /** True writes `{}` for true and `{ "not": {} }` for false: tools of OpenAPI take objects only. */
   spellsOut?: boolean

@@ -1,15 +1,13 @@
 import t from 'tap'
-import { addFileRoutes, addHandlers, FolderMaker } from '../../lib/discovery/handlers.ts'
+import { addHandlers } from '../../lib/discovery/handlers.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
 import { visitFolder } from '../helpers/visit.ts'
 
 const config = (json: unknown) => ({ json })
-const fileRoutes = (entries: Record<string, TreeEntry>, path: string) =>
-  visitFolder(entries, path, (visit, maker) => addFileRoutes(new FolderMaker(visit, maker), []))
 const whole = (entries: Record<string, TreeEntry>, path: string) => visitFolder(entries, path, addHandlers)
 
 t.test('[discovery/layouts.4, discovery/layouts.12] each file is a function with a route', async t => {
-  const visited = fileRoutes({ 'a/x.js': '', 'a/post.y.[id].py': '', 'a/_z.js': '' }, 'a')
+  const visited = whole({ 'a/x.js': '', 'a/post.y.[id].py': '', 'a/_z.js': '' }, 'a')
   t.same(visited.claims, ['GET /a/x a/x.js', 'POST /a/y/:id a/post.y.[id].py'])
   t.same(visited.names, ['a/post.y.[id]', 'a/x'])
   t.ok(visited.part.functions.every(fn => fn.kind === 'file' && fn.version === null))
@@ -19,14 +17,14 @@ t.test('[discovery/layouts.4, discovery/layouts.12] each file is a function with
       claim => claim.source === 'file' && !claim.implied && claim.origin === claim.fn.entryFile,
     ),
   )
-  t.same(fileRoutes({ 'x.js': '' }, '').claims, ['GET /x x.js'])
+  t.same(whole({ 'x.js': '' }, '').claims, ['GET /x x.js'])
 })
 
 t.test('[discovery/layouts.13, discovery/layouts.19] a file that cannot have a route is no function', async t => {
-  const bad = fileRoutes({ '[id]/[id].js': '', '[id]/ok.js': '' }, '[id]')
+  const bad = whole({ '[id]/[id].js': '', '[id]/ok.js': '' }, '[id]')
   t.same([bad.names, bad.codes], [['[id]/ok'], ['INVALID_ROUTE']])
-  t.same(fileRoutes({ 'console/x.js': '' }, 'console').codes, ['RESERVED_PREFIX'])
-  const noPath = fileRoutes({ 'x/handler.js': '', 'x/1.0/get.js': '' }, 'x/1.0')
+  t.same(whole({ 'console/x.js': '' }, 'console').codes, ['RESERVED_PREFIX'])
+  const noPath = whole({ 'x/handler.js': '', 'x/1.0/get.js': '' }, 'x/1.0')
   t.same([noPath.names, noPath.claims], [[], []])
   t.match(noPath.part.ignored, [{ path: 'x/1.0/get.js', reason: /no public path/ }])
 })

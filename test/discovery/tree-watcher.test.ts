@@ -15,7 +15,7 @@ class LineMessage {
     clock: systemClock,
     delayMs: 10,
     isHalfSaved: () => false,
-    tell: paths => {
+    onChange: paths => {
       for (const path of paths) this.paths.add(path)
       this.#wake()
     },
