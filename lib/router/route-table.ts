@@ -23,7 +23,8 @@ import {
   type RouteEntry,
   type RouteMatch,
   type RouteParams,
-  Settlement,
+  settle,
+  type Settlement,
   strengthOf,
 } from './settle.ts'
 
@@ -302,7 +303,7 @@ export class RouteTableBuilder {
   }
 
   #settle(shape: string, entries: RouteEntry[]): Settlement {
-    const leaf = new Settlement(entries)
+    const leaf = settle(entries)
     const warnings = toRouteWarnings(leaf)
     if (warnings.length > 0) this.#warned.set(shape, warnings)
     return leaf

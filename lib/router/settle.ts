@@ -6,6 +6,7 @@ import { isSameList } from '../core/list-change.ts'
 import { compareText } from '../core/text.ts'
 import { type ClaimStanding, claimStrength, decideClaim } from '../core/transitions.ts'
 
+const NONE: readonly never[] = []
 const NONE_BARRED: ReadonlyMap<RouteEntry, RouteEntry> = new Map()
 const NO_PARAMS: RouteParams = Object.freeze(Object.create(null))
 
@@ -67,7 +68,7 @@ export interface Conflict {
   methods: Method[]
 }
 
-/** The claims on one shape of path: who has which of its methods, and who lost them. The order of the claims does not matter. */
+/** The claims on one shape of path: who has which of its methods, and who lost them. */
 export class Settlement {
   /** The first pattern, in text order, that claims of this shape have. */
   readonly pattern: string
@@ -82,29 +83,24 @@ export class Settlement {
   /** By index in METHODS. */
   readonly #owners: readonly (Owner | null)[]
 
-  constructor(claims: readonly RouteEntry[]) {
-    const entries = [...claims].sort(compareEntries)
-    const conflicts: Conflict[] = []
-    const barred = findBarred(entries)
-    const losses: Loss[] = [...barred].map(([entry, winner]) => ({ entry, winner, methods: [...entry.claim.methods] }))
-    const lone = new Map<RouteEntry, Owner>()
-    this.#owners = METHODS.map(method => {
-      // Nearly every route has one claim.
-      if (claims.length === 1) return entries[0]!.claim.methods.includes(method) ? toOwners(entries, lone) : null
-      const wanted = entries.filter(entry => entry.claim.methods.includes(method) && !barred.has(entry))
-      const owner = toOwners(toContenders(wanted, method, losses), lone)
-      const disputed = disputedEntries(owner)
-      const conflict = conflicts.find(known => isSameList(known.entries, disputed))
-      if (conflict !== undefined) conflict.methods.push(method)
-      else if (disputed.length > 0) conflicts.push({ entries: disputed, methods: [method] })
-      return owner
-    })
-    this.pattern = entries.map(({ claim }) => claim.pattern.text).sort(compareText)[0]!
-    this.methods = this.#owners.reduce((bits, owner, index) => (owner === null ? bits : bits | (1 << index)), 0)
+  /** @param owners - by index in METHODS */
+  constructor(
+    entries: readonly RouteEntry[],
+    owners: readonly (Owner | null)[],
+    losses: readonly Loss[],
+    conflicts: readonly Conflict[],
+    barred: ReadonlyMap<RouteEntry, RouteEntry>,
+  ) {
+    this.pattern = entries.reduce(
+      (least, { claim }) => (compareText(claim.pattern.text, least) < 0 ? claim.pattern.text : least),
+      entries[0]!.claim.pattern.text,
+    )
+    this.methods = owners.reduce((bits, owner, index) => (owner === null ? bits : bits | (1 << index)), 0)
     this.entries = entries
     this.losses = losses
     this.conflicts = conflicts
     this.barred = barred
+    this.#owners = owners
   }
 
   /** @param index - in METHODS */
@@ -120,6 +116,37 @@ export class Settlement {
       return owner !== null && !owner.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
     })
   }
+}
+
+/** Settles all claims on one shape. The outcome does not depend on their order. */
+export function settle(claims: readonly RouteEntry[]): Settlement {
+  return claims.length === 1 ? settleLone(claims) : settleRivals([...claims].sort(compareEntries))
+}
+
+/** Nearly every route. Without the lists of rivals: in a large table they scatter the routes in memory, which slows each lookup. */
+function settleLone(entries: readonly RouteEntry[]): Settlement {
+  const entry = entries[0]!
+  const owner = makeOwner(entry, NONE, null)
+  const owners = METHODS.map(method => (entry.claim.methods.includes(method) ? owner : null))
+  return new Settlement(entries, owners, NONE, NONE, NONE_BARRED)
+}
+
+/** @param entries - strongest first */
+function settleRivals(entries: readonly RouteEntry[]): Settlement {
+  const conflicts: Conflict[] = []
+  const barred = findBarred(entries)
+  const losses: Loss[] = [...barred].map(([entry, winner]) => ({ entry, winner, methods: [...entry.claim.methods] }))
+  const lone = new Map<RouteEntry, Owner>()
+  const owners = METHODS.map(method => {
+    const wanted = entries.filter(entry => entry.claim.methods.includes(method) && !barred.has(entry))
+    const owner = toOwners(toContenders(wanted, method, losses), lone)
+    const disputed = disputedEntries(owner)
+    const conflict = conflicts.find(known => isSameList(known.entries, disputed))
+    if (conflict !== undefined) conflict.methods.push(method)
+    else if (disputed.length > 0) conflicts.push({ entries: disputed, methods: [method] })
+    return owner
+  })
+  return new Settlement(entries, owners, losses, conflicts, barred)
 }
 
 /** Those that have a method for some host, strongest first; adds what the others lost. */

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Claim } from '../../lib/core/catalog.ts'
 import { METHODS } from '../../lib/core/identity.ts'
-import { parseHost, type RouteEntry, Settlement } from '../../lib/router/settle.ts'
+import { parseHost, type RouteEntry, settle } from '../../lib/router/settle.ts'
 import { makeClaim } from '../helpers/claims.ts'
 
 function entryOf(claim: Claim): RouteEntry {
@@ -13,7 +13,7 @@ const nameOf = ({ claim }: RouteEntry): string => claim.fn.name
 t.test('[router/route-table.2] one owner per method, the rest on record', async t => {
   const file = entryOf(makeClaim('GET,PUT /x', { fn: 'file' }))
   const config = entryOf(makeClaim('GET,POST /x', { fn: 'config', source: 'config' }))
-  const settlement = new Settlement([config, file])
+  const settlement = settle([config, file])
   t.same(
     METHODS.map((_, index) => settlement.ownerOf(index)).map(owner => owner && nameOf(owner.entry)),
     ['file', 'config', 'file', null, null],
@@ -31,7 +31,7 @@ t.test('[router/route-table.6, router/route-table.18] rivals are those who want 
   const a = entryOf(makeClaim('GET /x', { fn: 'a', hosts: ['a.test', 'ab.test'] }))
   const b = entryOf(makeClaim('GET /x', { fn: 'b', hosts: ['b.test', 'ab.test'] }))
   const c = entryOf(makeClaim('GET /x', { fn: 'c', hosts: ['c.test'] }))
-  const settlement = new Settlement([c, b, a])
+  const settlement = settle([c, b, a])
   const owners = []
   for (let owner = settlement.ownerOf(0); owner !== null; owner = owner.next) owners.push(owner)
   t.same(
@@ -47,13 +47,13 @@ t.test('[router/route-table.6, router/route-table.18] rivals are those who want 
     [[['a', 'b'], ['GET']]],
   )
   t.same(settlement.ownedMethods(a), ['GET'], 'a.test is its own')
-  const whole = new Settlement([entryOf(makeClaim('GET /x', { fn: 'a' })), entryOf(makeClaim('GET /x', { fn: 'b' }))])
+  const whole = settle([entryOf(makeClaim('GET /x', { fn: 'a' })), entryOf(makeClaim('GET /x', { fn: 'b' }))])
   t.same(whole.ownedMethods(whole.entries[0]!), [])
 })
 
 t.test('[router/route-table.6] a thousand equal claims do not take the square of the memory', async t => {
   const entries = Array.from({ length: 1000 }, (_, index) => entryOf(makeClaim('GET /x', { fn: `f${index}` })))
-  const settlement = new Settlement(entries)
+  const settlement = settle(entries)
   t.equal(settlement.conflicts[0]?.entries.length, 1000)
   for (let owner = settlement.ownerOf(0); owner !== null; owner = owner.next) if (owner.rivals.length !== 1) t.fail()
 })
@@ -69,7 +69,7 @@ t.test(
       rival: entryOf(makeClaim('GET /x', { fn: 'rival' })),
     }
     const ownerOf = (...names: (keyof typeof claims)[]) => {
-      const settlement = new Settlement(names.map(name => claims[name]))
+      const settlement = settle(names.map(name => claims[name]))
       const { losses, conflicts } = settlement
       const owner = settlement.ownerOf(0)
       const lost = losses.map(({ entry, winner }) => `${nameOf(entry)} to ${nameOf(winner)}`)
@@ -92,7 +92,7 @@ t.test('[router/route-table.8] claims of one function are one', async t => {
     entryOf(makeClaim('GET,PUT /x', { fn: 'a' })),
     entryOf(makeClaim('GET /x', { fn: 'a', source: 'config' })),
   ]
-  const settlement = new Settlement(two)
+  const settlement = settle(two)
   const { losses, conflicts } = settlement
   t.same([losses, conflicts], [[], []])
   t.equal(settlement.ownerOf(0)?.entry, two[0])
@@ -102,7 +102,7 @@ t.test('[router/route-table.8] claims of one function are one', async t => {
 t.test('[router/route-table.11] a listed route of a version is barred from a URL that is there', async t => {
   const version = entryOf(makeClaim('POST /x', { fn: 'v', version: 'v1', source: 'config' }))
   const get = entryOf(makeClaim('GET /x', { fn: 'get' }))
-  const barred = new Settlement([version, get])
+  const barred = settle([version, get])
   t.equal(barred.barred.get(version), get, 'whatever the methods')
   t.equal(barred.ownerOf(1), null)
   t.match(
@@ -111,12 +111,12 @@ t.test('[router/route-table.11] a listed route of a version is barred from a URL
   )
   const elsewhere = entryOf(makeClaim('GET /x', { fn: 'other', hosts: ['a.test'] }))
   const own = entryOf(makeClaim('POST /x', { fn: 'v', version: 'v1', source: 'config', hosts: ['b.test'] }))
-  const free = new Settlement([own, elsewhere])
+  const free = settle([own, elsewhere])
   t.equal(free.barred.size, 0, 'for other hosts it is free')
   t.equal(free.ownerOf(1)?.entry, own)
-  t.equal(new Settlement([version]).ownerOf(1)?.entry, version)
+  t.equal(settle([version]).ownerOf(1)?.entry, version)
   const address = { ...version, isAddress: true }
-  t.equal(new Settlement([address, get]).barred.size, 0, 'an address is its own')
+  t.equal(settle([address, get]).barred.size, 0, 'an address is its own')
 })
 
 t.test(
@@ -124,7 +124,7 @@ t.test(
   async t => {
     const everywhere = entryOf(makeClaim('GET /x', { fn: 'all', source: 'config' }))
     const some = entryOf(makeClaim('GET /x', { fn: 'some', hosts: ['a.test'] }))
-    const settlement = new Settlement([everywhere, some])
+    const settlement = settle([everywhere, some])
     const { losses } = settlement
     const chain = []
     for (let owner = settlement.ownerOf(0); owner !== null; owner = owner.next)
@@ -134,19 +134,16 @@ t.test(
       ['all', 0],
     ])
     t.equal(losses.length, 1, 'for a.test')
-    const covered = new Settlement([
-      entryOf(makeClaim('GET /x', { fn: 'c', source: 'config', hosts: ['a.test'] })),
-      some,
-    ])
+    const covered = settle([entryOf(makeClaim('GET /x', { fn: 'c', source: 'config', hosts: ['a.test'] })), some])
     t.equal(covered.ownerOf(0)?.next, null)
-    const params = new Settlement([entryOf(makeClaim('GET /x/:id', { fn: 'p' }))])
+    const params = settle([entryOf(makeClaim('GET /x/:id', { fn: 'p' }))])
     t.same([params.ownerOf(0)?.names, settlement.ownerOf(0)?.names], [['id'], null])
   },
 )
 
 t.test('[router/route-table.2] a claim that nobody else wants owns its methods, and no others', async t => {
   const entry = entryOf(makeClaim('GET,PUT /x', { fn: 'a' }))
-  const lone = new Settlement([entry])
+  const lone = settle([entry])
   t.same(lone.ownedMethods(entry), ['GET', 'PUT'])
   t.same(lone.ownedMethods(entryOf(makeClaim('GET /x', { fn: 'b' }))), [], 'another entry has nothing of it')
   t.equal(lone.ownerOf(METHODS.indexOf('POST')), null)
