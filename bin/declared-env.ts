@@ -2,8 +2,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseDotenv } from '../lib/config/dotenv.ts'
-import { parseFunctionEnv } from '../lib/config/function-env.ts'
+import { parseDotenv, parseFunctionEnv } from '../lib/config/function-env.ts'
 import { readEnvFiles } from '../lib/config/project-file.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../lib/core/limits.ts'
 

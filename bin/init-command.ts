@@ -2,7 +2,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { basename, join, relative } from 'node:path'
-import { editJsonObject, findIndent, findJsonValue } from '../lib/config/json-edit.ts'
+import { editJsonObject, findIndent, findJsonValue } from '../lib/config/json-text.ts'
 import { loadSettings } from '../lib/config/project-file.ts'
 import type { Settings } from '../lib/config/settings.ts'
 import { DEFAULT_RUNTIMES, isMethod, METHODS, type RuntimeName, RUNTIMES } from '../lib/core/identity.ts'

@@ -8,7 +8,7 @@
 import { spawn, type StdioOptions } from 'node:child_process'
 import { constants } from 'node:os'
 import { sep } from 'node:path'
-import { type ProcessPowers, readPowers } from '../lib/config/isolation.ts'
+import { type ProcessPowers, readPowers } from '../lib/config/setting-checks.ts'
 import { type GatewayOptions, SettingsError } from '../lib/index.ts'
 import { planOwnUser } from '../lib/own-user-plan.ts'
 import { findOnPath } from '../lib/runtime/binaries.ts'

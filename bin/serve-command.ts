@@ -2,7 +2,7 @@
 
 import { Command, Option } from 'commander'
 import { loadSettings } from '../lib/config/project-file.ts'
-import { isLoopback } from '../lib/config/runtime-sockets.ts'
+import { isLoopback } from '../lib/config/setting-checks.ts'
 import type { Settings } from '../lib/config/settings.ts'
 import { SETTING_OPTIONS } from '../lib/config/setting-options.ts'
 import type { GatewayOptions } from '../lib/index.ts'

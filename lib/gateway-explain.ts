@@ -2,10 +2,9 @@
 
 import { isAsset } from './assets/static-assets.ts'
 import type { Catalog } from './catalog-loader.ts'
-import type { Discovery } from './discovery/discover.ts'
+import { type Discovery, explainIgnored } from './discovery/discover.ts'
 import type { Settings } from './config/settings.ts'
 import { isReservedPath, METHODS } from './core/identity.ts'
-import { explainIgnored } from './discovery/explain-ignored.ts'
 import { DOCUMENTS, findClaim } from './http/docs-page.ts'
 import type { BesideRoutes, GatewayExplanation } from './gateway-types.ts'
 import { explain } from './router/explain.ts'

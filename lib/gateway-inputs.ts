@@ -1,10 +1,9 @@
 /** What a gateway is made from: its options, the project's files and this process's environment, read and checked. Owner: §1. */
 
-import type { OuterEnv } from './config/env-layers.ts'
-import { checkIsolation, readPowers } from './config/isolation.ts'
-import { checkRoot, createOuterEnvReader, loadSettings } from './config/project-file.ts'
-import { checkRuntimeSockets } from './config/runtime-sockets.ts'
+import type { OuterEnv } from './config/function-env.ts'
 import { readSecrets } from './config/secret-file.ts'
+import { checkIsolation, checkRuntimeSockets, readPowers } from './config/setting-checks.ts'
+import { checkRoot, createOuterEnvReader, loadSettings } from './config/project-file.ts'
 import { type ResolvedSettings, resolveSettings } from './config/settings.ts'
 import { type Clock, systemClock } from './core/clock.ts'
 import { type GatewayOptions, SettingsError } from './gateway-types.ts'

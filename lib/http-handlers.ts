@@ -19,7 +19,7 @@ import type { Invoker } from './invocation/invoke.ts'
 import type { RequestIds } from './invocation/event.ts'
 import type { Journal } from './observe/journal.ts'
 import type { Metrics } from './observe/metrics.ts'
-import { buildRouteTable } from './router/route-builder.ts'
+import { buildRouteTable } from './router/route-table.ts'
 import type { Runtimes } from './runtime/runtimes.ts'
 
 interface HttpHandlersOptions {

@@ -4,9 +4,9 @@
 
 import { lstatSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { canChangeUser, isFullRoot, type ProcessPowers } from './config/isolation.ts'
+import { canChangeUser, isFullRoot, type ProcessPowers } from './config/setting-checks.ts'
 import type { Settings } from './config/settings.ts'
-import { toUsers, type UidRange } from './config/uid-range.ts'
+import { toUsers, type UidRange } from './config/texts.ts'
 import { TARGETS } from './dependencies/package-set.ts'
 import { PackageFolder } from './dependencies/package-set.ts'
 import { giveFolder, handOver, OwnFolder } from './files/own-folder.ts'

@@ -4,10 +4,10 @@ import { isDeepStrictEqual } from 'node:util'
 import type { FunctionConfig } from './config/function-config.ts'
 import { mergePolicies, type PolicyDefaults, type PolicyTarget } from './config/policy-layers.ts'
 import type { FunctionVersion, Policy } from './core/catalog.ts'
-import { ConfigReader } from './discovery/configs.ts'
+import { ConfigReader } from './discovery/folder.ts'
 import { extensionOf, FOLDER_STEMS } from './discovery/file-name.ts'
 import type { DirNode, Snapshot } from './discovery/snapshot.ts'
-import { toChild } from './discovery/tree-path.ts'
+import { toChild } from './discovery/disk.ts'
 
 interface PolicySource {
   /** Below the functions root; null where no file says it. */

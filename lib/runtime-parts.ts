@@ -1,6 +1,6 @@
 /** The runtimes of a gateway and the builds that two of them need, telling its journal. Owner: §1, §2.16. */
 
-import { readPowers } from './config/isolation.ts'
+import { readPowers } from './config/setting-checks.ts'
 import type { Settings } from './config/settings.ts'
 import type { FunctionVersion } from './core/catalog.ts'
 import type { Clock } from './core/clock.ts'
@@ -10,8 +10,7 @@ import { runTool, ToolOwner } from './dependencies/run-tool.ts'
 import { Dependencies } from './dependencies/dependencies.ts'
 import type { Builds, BuildsOptions } from './dependencies/resolve.ts'
 import type { SharedPacks } from './dependencies/shared-packs.ts'
-import { findChange } from './discovery/disk-change.ts'
-import type { LoadedFiles } from './discovery/loaded-files.ts'
+import { findChange, type LoadedFiles } from './discovery/loaded-files.ts'
 import type { Snapshot } from './discovery/snapshot.ts'
 import { createInstallers } from './install-parts.ts'
 import { toStaticContext } from './invocation/event.ts'

@@ -6,7 +6,7 @@ import { CatalogLoader, findFunction } from '../lib/catalog-loader.ts'
 import type { FunctionVersion } from '../lib/core/catalog.ts'
 import { makeFn } from './helpers/fn.ts'
 import { makeTree, type TreeEntry } from './helpers/tree.ts'
-import { NO_OUTER_ENV } from '../lib/config/env-layers.ts'
+import { NO_OUTER_ENV } from '../lib/config/function-env.ts'
 
 const DEFAULTS = {
   defaultTimeoutMs: 2500,

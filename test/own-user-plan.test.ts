@@ -1,6 +1,6 @@
 import { chmodSync, existsSync, statSync, symlinkSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import type { ProcessPowers } from '../lib/config/isolation.ts'
+import type { ProcessPowers } from '../lib/config/setting-checks.ts'
 import { planOwnUser } from '../lib/own-user-plan.ts'
 import { makeTree } from './helpers/tree.ts'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { SchemaStore } from '../lib/validation/schema-store.ts'
-import { NO_OUTER_ENV } from '../lib/config/env-layers.ts'
+import { NO_OUTER_ENV } from '../lib/config/function-env.ts'
 import { resolveSettings } from '../lib/config/settings.ts'
 import { systemClock } from '../lib/core/clock.ts'
 import type { Warning } from '../lib/core/errors.ts'

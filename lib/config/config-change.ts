@@ -1,16 +1,22 @@
-/** What `PUT /_fn/function-config` makes of a file: fields are merged in, checked, and everything else stays. Owner: page control/function-config. */
+/**
+ * Changes of config files by `PUT /_fn/function-config` and `PUT /_fn/function-env`: the given fields are checked and merged in, everything
+ * else stays. Owner: pages control/function-config and control/function-env.
+ */
 
 import { isObject } from '../core/json.ts'
-import { parseFunctionConfig, parseFunctionConfigValue } from './function-config.ts'
+import { HIDDEN } from '../core/text.ts'
 import { CONFIG_FIELDS, INVOKE_FIELDS } from './function-config-fields.ts'
-import { editJsonObject, findIndent, findJsonValue, toJsonAt } from './json-edit.ts'
+import { isProblem } from './findings.ts'
+import { parseFunctionConfig, parseFunctionConfigValue } from './function-config.ts'
+import { isSecretName, parseFunctionEnvValue } from './function-env.ts'
+import { editJsonObject, findIndent, findJsonValue, toJsonAt } from './json-text.ts'
 
-/** What a file becomes, or why it stays as it is. */
+/** The new text of a file, or the reasons why it stays as it is. */
 export type FileChange =
   | {
       ok: true
       text: string
-      /** What was given and not used as written. */
+      /** Values that were not used as given. */
       warnings: string[]
     }
   | { ok: false; problems: string[] }
@@ -37,27 +43,23 @@ export function changeConfig(text: string | null, body: Json, label: string): Fi
   if (problems.length > 0) return { ok: false, problems }
   const indent = findIndent(text)
   const changed = `${editJsonObject(text, toEdits(text, toNested(toKnown(body, CONFIG_FIELDS)), indent), indent)}\n`
-  // What was right by itself may not fit to the rest, and a file with a fault would not come into force.
-  const broken = parseFunctionConfig(changed, label).problems.filter(({ code }) => isProblem(code))
+  // A valid value may conflict with the rest of the file, and a file with a problem would not come into force.
+  const broken = parseFunctionConfig(changed, label).problems.filter(isProblem)
   if (broken.length > 0) return { ok: false, problems: broken.map(({ message }) => message) }
   return { ok: true, text: changed, warnings }
 }
 
 function check(body: Json): { problems: string[]; warnings: string[] } {
   const found = parseFunctionConfigValue(body, 'body').problems
-  const problems = found.filter(({ code }) => isProblem(code)).map(({ message }) => message)
-  const warnings = found.filter(({ code }) => !isProblem(code)).map(({ message }) => message)
+  const problems = found.filter(isProblem).map(({ message }) => message)
+  const warnings = found.filter(one => !isProblem(one)).map(({ message }) => message)
   for (const block of ['invoke', 'response'])
     if (Object.hasOwn(body, block) && !isObject(body[block]) && body[block] !== null)
       problems.push(`body: ${block} must be an object`)
   return { problems: [...new Set(problems)], warnings }
 }
 
-function isProblem(code: string): boolean {
-  return code === 'CONFIG_VALUE' || code === 'CONFIG_NOT_JSON'
-}
-
-/** The known fields under their own names: what is unknown was told, and is not written. */
+/** The known fields under their own names: unknown ones were reported and are not written. */
 function toKnown(value: Json, fields: Fields): Json {
   const known: Json = Object.create(null)
   for (const [name, { aliases }] of Object.entries(fields)) {
@@ -81,7 +83,7 @@ function toNested(body: Json): Json {
   return result
 }
 
-/** What to write at the top level of the file. */
+/** Edits at the top level of the file. */
 function toEdits(text: string | null, body: Json, indent: string): Map<string, string | null> {
   const edits = new Map<string, string | null>()
   for (const [key, value] of Object.entries(body)) {
@@ -112,4 +114,65 @@ function toBlock(text: string | null, block: 'invoke' | 'response', value: Json,
 
 function aliasesOf(fields: Fields, key: string): readonly string[] {
   return fields[key]?.aliases ?? []
+}
+
+/** The entry of a key in the file. */
+interface Known {
+  value: unknown
+  isSecret: boolean
+  /** Written as `{ value, is_secret }`. */
+  isObject: boolean
+}
+
+/**
+ * @param text - of the file that is there, which is a JSON object; null when there is none
+ * @param body - keys to scalars, `{ value, is_secret }` or null
+ * @param foreign - keys whose values come from elsewhere: one that is sent back hidden stays theirs
+ */
+export function changeEnv(text: string | null, body: Json, foreign: ReadonlySet<string>): FileChange {
+  const found = parseFunctionEnvValue(body, 'body').problems
+  const problems = found.filter(isProblem).map(({ message }) => message)
+  const warnings = found.filter(one => !isProblem(one)).map(({ message }) => message)
+  const indent = findIndent(text)
+  const edits = new Map<string, string | null>()
+  for (const [key, given] of Object.entries(body)) {
+    if (key === '$schema') continue
+    const known = readKnown(text, key)
+    const next = toNext(key, given, known, foreign.has(key))
+    if (next === 'kept') continue
+    if (typeof next === 'string') problems.push(`body: ${JSON.stringify(key.slice(0, 60))} ${next}`)
+    else edits.set(key, next.value === null ? null : toJsonAt(next.value, indent, 1))
+  }
+  if (problems.length > 0) return { ok: false, problems }
+  return { ok: true, text: `${editJsonObject(text, edits, indent)}\n`, warnings }
+}
+
+/** The JSON a key gets, null to take it out; `kept` when it stays as it is; else what is wrong. */
+function toNext(key: string, given: unknown, known: Known | null, isForeign: boolean): { value: unknown } | string {
+  const { value, is_secret: flag } = isObject(given) ? given : { value: given, is_secret: undefined }
+  if (value === null || value === undefined) return { value: null }
+  const wasSecret = known?.isSecret ?? isSecretName(key)
+  const isSecret = typeof flag === 'boolean' ? flag : wasSecret
+  if (value === HIDDEN) {
+    if (known === null)
+      return isForeign ? 'kept' : `is new, and ${HIDDEN} stands for a value that is there: give the value`
+    // Otherwise a caller with write access could read every secret.
+    if (wasSecret && !isSecret) return 'cannot be shown from now on without its value: give the value too'
+    if (isSecret === wasSecret) return 'kept'
+  }
+  const next = value === HIDDEN ? known!.value : value
+  const isPlain = flag === undefined && known?.isObject !== true && isSecret === isSecretName(key)
+  return { value: isPlain ? next : { value: next, is_secret: isSecret } }
+}
+
+function readKnown(text: string | null, key: string): Known | null {
+  const valueText = text === null ? null : findJsonValue(text, key)
+  if (valueText === null) return null
+  const entry = JSON.parse(valueText) as unknown
+  if (!isObject(entry)) return entry === null ? null : { value: entry, isSecret: isSecretName(key), isObject: false }
+  if (entry.value === null || entry.value === undefined) return null
+  // A flag that is none hides the value, as it does where the file is read.
+  const isSecret =
+    entry.is_secret === undefined || entry.is_secret === null ? isSecretName(key) : entry.is_secret !== false
+  return { value: entry.value, isSecret, isObject: true }
 }

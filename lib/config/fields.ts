@@ -28,7 +28,7 @@ export interface Field<T> {
   /** Other keys that mean the same field. */
   readonly aliases: readonly string[]
   readonly schema: JsonSchema
-  /** Why it changes nothing, for a key of an object that is accepted, checked, and read by nobody yet. */
+  /** Why it changes nothing, for a key of an object that is accepted, checked, and not used yet. */
   readonly noEffect?: string
   /** Fields of an object by their keys, for what is written from the declarations. */
   readonly fields?: Readonly<Record<string, Field<unknown>>>
@@ -363,7 +363,7 @@ export function either<A, B>(
   return fields === undefined ? made : { ...made, fields }
 }
 
-/** A field whose checked value is turned into another; `map` may note findings of its own and give undefined. */
+/** A field whose checked value is turned into another; `map` may add findings and give undefined. */
 export function mapped<T, U>(field: Field<T>, map: (value: T, at: Place) => U | undefined): Field<U> {
   const next = (value: T | undefined, at: Place) => (value === undefined ? undefined : map(value, at))
   return {
@@ -410,7 +410,7 @@ export function hidden<T>(field: Field<T>): Field<T> {
 }
 
 /** Problems of a request that one message names. */
-const MAX_NAMED = 5
+const MAX_SHOWN_PROBLEMS = 5
 
 /**
  * Reads the fields of a request.
@@ -424,7 +424,7 @@ export function readRequest<T>(field: Field<T>, value: unknown, check: (value: T
   if (read !== undefined) check(read, at)
   const problems = findings.filter(isProblem)
   if (read !== undefined && problems.length === 0) return read
-  const named = problems.slice(0, MAX_NAMED).map(({ message }) => message)
-  const more = problems.length - named.length
-  throw new GatewayError('BAD_REQUEST', `${named.join('; ')}${more > 0 ? `; and ${more} more` : ''}`)
+  const shown = problems.slice(0, MAX_SHOWN_PROBLEMS).map(({ message }) => message)
+  const more = problems.length - shown.length
+  throw new GatewayError('BAD_REQUEST', `${shown.join('; ')}${more > 0 ? `; and ${more} more` : ''}`)
 }

@@ -1,4 +1,4 @@
-/** What is wrong with outside data: one grammar of messages for files, variables, flags and options. Owner: page config/fields. */
+/** Findings about outside data: one grammar of messages for files, variables, flags and options. Owner: page config/fields. */
 
 import type { Warning } from '../core/errors.ts'
 import { escapeUnsafe } from '../core/text.ts'
@@ -21,7 +21,7 @@ export interface Finding {
   file: string | null
   /** Field, variable, flag or option, such as `worker_pool.max_workers` or `FN_PORT`. */
   name: string
-  /** What the value must be, such as `an integer of at least 1`. */
+  /** The rule for the value, such as `an integer of at least 1`. */
   rule: string
   /** The value and its type as shown to people, such as `"four" (string)`. */
   value: string
@@ -80,8 +80,8 @@ export function report(at: Place, code: FindingCode, text: string, hint: string,
 }
 
 /** True for a finding that says a given value is not used. */
-export function isProblem(finding: Finding): boolean {
-  return finding.code === 'CONFIG_VALUE' || finding.code === 'CONFIG_NOT_JSON'
+export function isProblem({ code }: { readonly code: string }): boolean {
+  return code === 'CONFIG_VALUE' || code === 'CONFIG_NOT_JSON'
 }
 
 /** A finding in the shape of discovery's warnings. */
@@ -89,10 +89,10 @@ export function toWarning(finding: Finding): Warning {
   return { code: finding.code, path: finding.file ?? '.', message: finding.message, hint: finding.hint }
 }
 
-/** Problems, and notes, of one file that are told. */
+/** Problems, and notes, of one file that are shown. */
 const MAX_WARNINGS = 100
 
-/** What was found in one file as warnings; past 100 problems or 100 notes only their number is told. */
+/** The findings of one file as warnings; past 100 problems or 100 notes only their number is shown. */
 export function toWarnings(findings: readonly Finding[]): Warning[] {
   const notes = findings.filter(finding => !isProblem(finding))
   if (findings.length - notes.length <= MAX_WARNINGS && notes.length <= MAX_WARNINGS) return findings.map(toWarning)

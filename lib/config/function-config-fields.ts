@@ -109,7 +109,7 @@ const homeText = mapped(
 const home = either(
   { kinds: ['string'], field: homeText },
   { kinds: ['object'], field: homeObject },
-  { description: 'What answers for the folder itself.' },
+  { description: 'The response for the folder itself.' },
 )
 
 const assets = object(
@@ -118,7 +118,7 @@ const assets = object(
     not_found_handling: mapped(
       oneOf(['404', 'single-page-application'], {
         spellings: { spa: 'single-page-application' },
-        description: 'What a missing file answers; default 404.',
+        description: 'The response for a missing file; default 404.',
       }),
       value => value as '404' | 'single-page-application',
     ),
@@ -170,7 +170,7 @@ const edge = object(
       description: 'Largest upstream answer, bytes; default 2097152.',
     }),
   },
-  { description: 'What a proxy directive of the handler may reach.' },
+  { description: 'Upstreams that a proxy directive of the handler may reach.' },
 )
 
 const { RETRY_MAX_ATTEMPTS: ATTEMPTS, RETRY_BASE_DELAY_SECONDS: BASE, RETRY_MAX_DELAY_SECONDS: LONGEST } = limits
@@ -190,7 +190,7 @@ const retryObject = object({
   jitter: number(toRange(JITTER, 'Share of the wait by which it varies')),
 })
 
-/** What is outside the range is the nearest value inside it. */
+/** A value outside the range becomes the nearest one inside it. */
 function toRange(range: { min: number; max: number; default: number }, meaning: string) {
   const { min, max } = range
   return { min, max, clamp: true, description: `${meaning}; default ${range.default}.` }
@@ -202,7 +202,7 @@ const cronText = string({
   description: 'min hour dom mon dow, with seconds in front when there are 6 fields.',
 })
 
-/** A text that is no cron text is told with what is wrong in it. */
+/** An invalid cron text is reported with the reason. */
 const cron = mapped(cronText, (text, at): string | undefined => {
   const parsed = parseCron(text)
   if (!('problem' in parsed)) return parsed.text
@@ -249,7 +249,7 @@ export const SCHEDULE_FIELDS = {
   retry: either(
     { kinds: ['boolean'], field: boolean() },
     { kinds: ['object'], field: retryObject },
-    { description: 'What follows a failed run; true means the defaults, default false.' },
+    { description: 'Retries after a failed run; true means the defaults, default false.' },
   ),
 }
 
@@ -363,7 +363,7 @@ export const CONFIG_FIELDS = {
   'force-url': forceUrl,
   include_debug_headers: includeDebugHeaders,
   invoke: object(INVOKE_FIELDS, { description: 'Who may call the function, and how it is called.' }),
-  response: object({ include_debug_headers: includeDebugHeaders }, { description: 'What is added to its answers.' }),
+  response: object({ include_debug_headers: includeDebugHeaders }, { description: 'Additions to its responses.' }),
   home,
   assets,
   worker_pool: workerPool,

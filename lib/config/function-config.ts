@@ -35,7 +35,7 @@ export interface FunctionConfig {
     handler?: string | undefined
     /** `name` null: the adapter `given` does not exist. */
     adapter?: { name: AdapterName | null; given: string } | undefined
-    /** Pattern texts, not compiled. An empty list: no public path of its own. */
+    /** Pattern texts, not compiled. An empty list: no public path. */
     routes?: readonly string[] | undefined
     methods?: readonly Method[] | undefined
     allowHosts?: readonly string[] | undefined

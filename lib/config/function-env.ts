@@ -1,12 +1,24 @@
-/** `fn.env.json`: values of a function and which of them are secret. Spec: §2.14. */
+/** The environment of a function: `fn.env.json`, `.env`, and the values from outside. Spec: §2.14. */
 
+import { parseEnv } from 'node:util'
 import type { EnvValue } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import type { JsonSchema } from './fields.ts'
+import { type HostEnv, isFunctionHostVariable } from '../core/host.ts'
 import { isObject } from '../core/json.ts'
 import { HIDDEN } from '../core/text.ts'
-import { type Finding, keyOf, type Place, reportUnknownKey, reportWrong, toPlace, toWarnings } from './findings.ts'
+import type { JsonSchema } from './fields.ts'
+import {
+  type Finding,
+  keyOf,
+  type Place,
+  report,
+  reportUnknownKey,
+  reportWrong,
+  toPlace,
+  toWarnings,
+} from './findings.ts'
 import { readJsonFile } from './json-text.ts'
+import { BINARY_ENV, SETTING_OPTIONS, type SettingOption } from './setting-options.ts'
 import { toScalarText } from './texts.ts'
 
 /** Keys that a file names, with null for one that is to be left out. Without prototype: a key may be any text. */
@@ -139,4 +151,126 @@ export const FUNCTION_ENV_SCHEMA: JsonSchema = {
       },
     ],
   },
+}
+
+// The environment of a function from all its sources:
+//
+//   .env, .env.local of the project  <  .env of the function  <  fn.env.json  <  variables of the gateway's process
+//
+// The last one adds no keys: it replaces values of keys that one of the files names.
+
+/** Values from outside the functions root. The same object as long as nothing in it changed. */
+export interface OuterEnv {
+  /** Values of the project's env files, for every function. */
+  readonly defaults: Readonly<Record<string, string>>
+  /** Variables of the gateway's process. */
+  readonly process: HostEnv
+}
+
+export const NO_OUTER_ENV: OuterEnv = Object.freeze({ defaults: {}, process: {} })
+
+const SETTING_VARIABLES: ReadonlySet<string> = new Set([
+  ...(Object.values(SETTING_OPTIONS) as SettingOption<unknown>[]).flatMap(option => option.env),
+  ...Object.values(BINARY_ENV),
+])
+
+/** True for a variable that steers the gateway: it may hold its secrets and is never handed to a function. */
+function isGatewayVariable(name: string): boolean {
+  return name.startsWith('FN_') || SETTING_VARIABLES.has(name)
+}
+
+/** The values of the project's env files that functions get: all but those that steer the gateway. */
+export function toFunctionDefaults(values: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(values).filter(([name]) => !isGatewayVariable(name)))
+}
+
+/** One file's declarations over another's: the upper entry counts whole, its null included. */
+export function mergeDeclared(lower: DeclaredEnv, upper: DeclaredEnv): DeclaredEnv {
+  const merged: Record<string, EnvValue | null> = Object.create(null)
+  for (const declared of [lower, upper]) for (const key of Object.keys(declared)) merged[key] = declared[key]!
+  return merged
+}
+
+/** Values of a `.env` file as declarations; which of them are secret their names say. */
+export function toDeclared(values: Readonly<Record<string, string>>): DeclaredEnv {
+  const declared: Record<string, EnvValue | null> = Object.create(null)
+  for (const [key, value] of Object.entries(values)) declared[key] = { value, isSecret: isSecretName(key) }
+  return declared
+}
+
+/** The environment of a handler. A key that a file sets to null is left out, even if another source has it. */
+export function toFunctionEnv(declared: DeclaredEnv, outer: OuterEnv): Readonly<Record<string, EnvValue>> {
+  const env: Record<string, EnvValue> = Object.create(null)
+  const all = mergeDeclared(toDeclared(outer.defaults), declared)
+  for (const key of Object.keys(all)) {
+    const entry = all[key]
+    if (entry == null) continue
+    env[key] = { value: readProcess(key, outer.process) ?? entry.value, isSecret: entry.isSecret }
+  }
+  return Object.freeze(env)
+}
+
+/**
+ * The value that the gateway's process has for a key of a function, if it may replace the function's. Variables that every
+ * process has (`PATH`, `HOME`, `TZ`) do not: a function that sets one means its own. A blank one counts as unset, as for
+ * settings.
+ */
+function readProcess(key: string, process: HostEnv): string | null {
+  const value = Object.hasOwn(process, key) ? process[key] : undefined
+  if (value === undefined || value.trim() === '') return null
+  return isGatewayVariable(key) || isFunctionHostVariable(key) ? null : value
+}
+
+const ENTRY = /^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]{0,255})\s*=\s*(.*)$/
+const BLANK = /^\s*(#.*)?$/
+
+/**
+ * Reads `KEY=value` lines with quotes, comments and `export` as other tools do. A line of another form is a note and left
+ * out, no problem: files of other tools must not keep the gateway from starting. No note holds anything of the line.
+ * @param label - name of the file in messages
+ * @returns an object without prototype
+ */
+export function parseDotenv(text: string, label: string, findings: Finding[]): Record<string, string> {
+  const values: Record<string, string> = Object.create(null)
+  const entries = keepEntries(text.replace(/^\uFEFF/, ''), number => reportLine(label, number, findings))
+  for (const [key, value] of Object.entries(parseEnv(entries))) if (value !== undefined) values[key] = value
+  return values
+}
+
+function reportLine(label: string, number: number, findings: Finding[]): void {
+  // The line may be a piece of a key or certificate, so it is named by its number.
+  const hint = 'Write one KEY=value to a line, and quotes around a value of several lines.'
+  report(
+    toPlace(label, `line ${number}`, findings),
+    'CONFIG_IGNORED_LINE',
+    'is ignored: it is not of the form KEY=value',
+    hint,
+  )
+}
+
+/** The text without lines of another form: versions of Node differ in what they make of those. */
+function keepEntries(text: string, onOther: (lineNumber: number) => void): string {
+  const lines = text.split(/\r\n|\n|\r/)
+  const kept: string[] = []
+  for (let index = 0; index < lines.length; index++) {
+    const line = lines[index]!
+    const value = ENTRY.exec(line)?.[2]
+    if (value === undefined || line.includes('\0')) {
+      if (!BLANK.test(line)) onOther(index + 1)
+      continue
+    }
+    const end = lastLineOf(value, lines, index)
+    kept.push(...lines.slice(index, end + 1))
+    index = end
+  }
+  return kept.join('\n')
+}
+
+/** Index of the line that closes the quotes a value opens; that of the value when nothing is open. */
+function lastLineOf(value: string, lines: readonly string[], index: number): number {
+  const quote = value[0]
+  if (quote !== '"' && quote !== "'" && quote !== '`') return index
+  if (value.includes(quote, 1)) return index
+  const end = lines.findIndex((line, at) => at > index && line.includes(quote))
+  return end < 0 ? index : end
 }

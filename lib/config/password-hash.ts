@@ -1,4 +1,4 @@
-/** What is kept of a password: a slow hash with its salt and its costs. Owner: §2.15, page control/session. */
+/** Password hashes: a slow hash with its salt and its costs. Owner: §2.15, page control/session. */
 
 import { randomBytes, scryptSync } from 'node:crypto'
 
@@ -36,10 +36,10 @@ export function parsePasswordHash(text: string): PasswordHash | null {
   return { kind: 'pbkdf2', iterations, salt: fromHex(pbkdf2[2]), digest: fromHex(pbkdf2[3]) }
 }
 
-/** What new passwords cost: some 50 ms and 32 MiB to check. */
+/** Costs of new passwords: some 50 ms and 32 MiB to check. */
 const NEW = { cost: 32_768, blockSize: 8, parallel: 1, saltBytes: 16, digestBytes: 32 } as const
 
-/** A hash with a salt of its own, as `parsePasswordHash` reads it. */
+/** A hash with a new salt, as `parsePasswordHash` reads it. */
 export function toPasswordHash(password: string): string {
   const { cost, blockSize, parallel, saltBytes, digestBytes } = NEW
   const salt = randomBytes(saltBytes)

@@ -4,12 +4,21 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join, relative, resolve } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { HostEnv } from '../core/host.ts'
-import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { isObject } from '../core/json.ts'
-import { FASTFN_FILE, fromFastFn } from './fastfn-file.ts'
-import { type Finding, isProblem, report, reportWrong, showText, toPlace, toWarning } from './findings.ts'
-import { parseDotenv } from './dotenv.ts'
-import { type OuterEnv, toFunctionDefaults } from './env-layers.ts'
+import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+import {
+  type Finding,
+  isProblem,
+  keyOf,
+  type Place,
+  report,
+  reportNoEffect,
+  reportWrong,
+  showText,
+  toPlace,
+  toWarning,
+} from './findings.ts'
+import { type OuterEnv, parseDotenv, toFunctionDefaults } from './function-env.ts'
 import { readJsonFile } from './json-text.ts'
 import { type Problem, type ResolvedSettings, resolveSettings, type SettingInputs } from './settings.ts'
 
@@ -131,7 +140,7 @@ interface ReadEnv {
   env: Record<string, string | undefined>
   /** Full path of the file a variable comes from; absent for those of the process. */
   envFiles: Record<string, string>
-  /** What the files say, whatever the process has. */
+  /** Values of the files, without those of the process. */
   values: Record<string, string>
   findings: Finding[]
 }
@@ -164,8 +173,8 @@ export function readEnvFiles(dir: string, env: Readonly<Record<string, string | 
 }
 
 /**
- * Reads what functions get from outside their root: the project's env files, anew at each call, and the process. The object
- * is the same one while nothing changed. A file that cannot be read sets nothing; `loadSettings` has told why.
+ * Reads what functions get from outside their root: the project's env files, read at each call, and the process. The object
+ * is the same one while nothing changed. A file that cannot be read sets nothing; `loadSettings` has reported it.
  * @param dir - folder of the project's env files; null reads none
  */
 export function createOuterEnvReader(dir: string | null, process: HostEnv): () => OuterEnv {
@@ -185,7 +194,7 @@ interface LoadedSettings extends ResolvedSettings {
   envDir: string
 }
 
-/** What `loadSettings` needs from its caller; the rest it finds. */
+/** The inputs that `loadSettings` cannot find by itself. */
 type LoadInputs = Pick<SettingInputs, 'options' | 'flags' | 'env' | 'cwd' | 'defaults'> &
   Pick<ProjectSearch, 'explicit'>
 
@@ -223,4 +232,52 @@ export function checkRoot({ settings, sources }: Pick<ResolvedSettings, 'setting
   const message = `${name} must be ${rule}, got ${value}`
   const hint = 'make the folder, or name the one that holds the handler files'
   return [{ code: 'CONFIG_VALUE', file: null, name, rule, value, message, hint, source }]
+}
+
+// `fastfn.json`, the project file of FastFN, in the words of `fngw.json`.
+
+const FASTFN_FILE = 'fastfn.json'
+
+/** Keys that have no counterpart, with what there is instead. */
+const WITHOUT_COUNTERPART: Readonly<Record<string, string>> = {
+  domains: 'names and certificates are the business of the proxy in front',
+}
+const PROGRAMS = 'runtime-binaries'
+const PROGRAMS_WITHOUT_COUNTERPART: Readonly<Record<string, string>> = { openresty: 'the gateway serves HTTP itself' }
+
+/**
+ * The content of a `fastfn.json` as that of a `fngw.json`: keys in any of its spellings become ours, those without a
+ * counterpart go with a note. Values are checked later, like those of any project file.
+ */
+export function fromFastFn(value: unknown, label: string, findings: Finding[]): unknown {
+  const at = toPlace(label, '', findings)
+  report(at, 'CONFIG_FOREIGN_FILE', 'is read as the project file', 'Rename it to fngw.json.')
+  if (!isObject(value)) return value
+  const result: Record<string, unknown> = Object.create(null)
+  for (const [key, item] of Object.entries(value)) {
+    const name = toKebab(key)
+    if (Object.hasOwn(WITHOUT_COUNTERPART, name)) reportNoEffect(keyOf(at, key), WITHOUT_COUNTERPART[name]!)
+    else result[name] = name === PROGRAMS ? withoutForeignPrograms(item, keyOf(at, key)) : item
+  }
+  return result
+}
+
+/** Programs may be an object or a text such as `python=python3,openresty=/usr/bin/openresty`. */
+function withoutForeignPrograms(programs: unknown, at: Place): unknown {
+  const isForeign = (tool: string): boolean => {
+    if (!Object.hasOwn(PROGRAMS_WITHOUT_COUNTERPART, tool)) return false
+    reportNoEffect(keyOf(at, tool), PROGRAMS_WITHOUT_COUNTERPART[tool]!)
+    return true
+  }
+  if (typeof programs === 'string') {
+    const parts = programs.split(',')
+    return parts.filter(part => !isForeign(part.split('=')[0]!.trim())).join(',')
+  }
+  if (!isObject(programs)) return programs
+  return Object.fromEntries(Object.entries(programs).filter(([tool]) => !isForeign(tool)))
+}
+
+/** `functionsDir` and `functions_dir` to `functions-dir`. */
+function toKebab(key: string): string {
+  return key.replace(/(?<=[a-z0-9])_?([A-Z])|(?<=[a-z0-9])_(?=[a-z0-9])/g, '-$1').toLowerCase()
 }

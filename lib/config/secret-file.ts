@@ -51,7 +51,7 @@ function readSecret(resolved: ResolvedSettings, secret: keyof typeof FILE_OF, pa
   const value = text === null ? undefined : SETTING_OPTIONS[secret].field.readText(text, at)
   if (text === null)
     report(at, 'CONFIG_VALUE', 'must name a file of one line that can be read', 'Check its name and its permissions.')
-  // A gateway that goes on without it would be open to whom it keeps out.
+  // Without the secret the gateway would be open to everyone.
   if (value === undefined)
     return { ...resolved, problems: [...problems, ...findings.map(found => ({ ...found, source }))] }
   return {

@@ -7,10 +7,10 @@ import * as limits from '../core/limits.ts'
 import { boolean, type Field, integer, list, mapped, number, object, oneOf, pairs, string } from './fields.ts'
 import { type Place, reportWrong } from './findings.ts'
 import * as texts from './texts.ts'
+import { uidRange } from './texts.ts'
 import { parsePasswordHash } from './password-hash.ts'
-import { uidRange } from './uid-range.ts'
 
-/** One setting: where it may come from, what it may be, what it is when nobody sets it. */
+/** One setting: its sources, its kind, its default. */
 export interface SettingOption<T> {
   /** Environment variables, the first one given counts. */
   readonly env: readonly string[]
@@ -39,12 +39,13 @@ type Section = 'Gateway' | 'Routes' | 'Limits' | 'Runtimes' | 'Dependencies' | '
 
 interface Row<T> {
   env: string | readonly string[]
+  /** Default: the first variable without `FN_`, in kebab case. */
+  key?: string | null
   envFields?: Readonly<Record<string, Field<T>>>
-  key: string | null
   keyAliases?: readonly string[]
   flags?: string | readonly string[]
   field: Field<T>
-  fallback: NoInfer<T> | null
+  fallback?: NoInfer<T> | null
   unit?: string
   off?: string
   secret?: boolean
@@ -52,15 +53,26 @@ interface Row<T> {
 }
 
 function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T> {
-  const { env, envFields = {}, flags = [], keyAliases = [], unit = null, off = null, secret = false, locate } = row
+  const env = typeof row.env === 'string' ? [row.env] : row.env
+  const {
+    key = toKey(env[0]!),
+    envFields = {},
+    fallback = null,
+    flags = [],
+    keyAliases = [],
+    unit = null,
+    off = null,
+    secret = false,
+    locate,
+  } = row
   return {
-    env: typeof env === 'string' ? [env] : env,
+    env,
     envFields,
-    key: row.key,
+    key,
     keyAliases,
     flags: typeof flags === 'string' ? [flags] : flags,
     field: { ...row.field, schema: { ...row.field.schema, description } },
-    fallback: row.fallback,
+    fallback,
     unit,
     section,
     description,
@@ -78,8 +90,16 @@ function toggle(
   description: string,
   more: { flags?: string; off?: string } = {},
 ) {
-  const key = env.replace(/^FN_/, '').toLowerCase().replaceAll('_', '-')
-  return option(section, description, { env, key, field: boolean(), fallback, ...more })
+  return option(section, description, { env, field: boolean(), fallback, ...more })
+}
+
+/** A row for the name of a file. */
+function file(section: Section, env: string, description: string) {
+  return option(section, description, { env, field: string({ rule: 'a file', maxLength: 4096 }), locate: toFull })
+}
+
+function toKey(variable: string): string {
+  return variable.replace(/^FN_/, '').toLowerCase().replaceAll('_', '-')
 }
 
 /** Of inference. */
@@ -188,20 +208,17 @@ export const SETTING_OPTIONS = {
       key: 'functions-dir',
       flags: '[dir]',
       field: string({ rule: 'a folder', maxLength: 4096 }),
-      fallback: null,
       locate: toFull,
     },
   ),
   host: option('Gateway', 'Address to listen on.', {
     env: 'FN_HOST',
-    key: 'host',
     flags: '--host <address>',
     field: string({ rule: 'an IP address or host name', parse: parseBindHost, maxLength: 253 }),
     fallback: limits.DEFAULT_HOST,
   }),
   port: option('Gateway', 'TCP port to listen on; 0 takes a free one.', {
     env: ['FN_PORT', 'FN_HOST_PORT', 'PORT'],
-    key: 'port',
     flags: '--port <number>',
     field: integer({ min: 0, max: 65_535 }),
     fallback: limits.DEFAULT_PORT,
@@ -211,7 +228,6 @@ export const SETTING_OPTIONS = {
     'production: neutral error texts and no file watching; development: details in answers.',
     {
       env: 'FN_ENV',
-      key: 'env',
       field: {
         ...production,
         read: (value, at) => (typeof value === 'boolean' ? value : production.read(value, at)),
@@ -222,21 +238,16 @@ export const SETTING_OPTIONS = {
   hotReload: option('Gateway', 'Reload on file changes. On by default in development.', {
     off: 'Disable reload on file changes.',
     env: 'FN_HOT_RELOAD',
-    key: 'hot-reload',
     flags: ['--hot-reload', '--no-hot-reload'],
     field: boolean(),
-    fallback: null,
   }),
   publicBaseUrl: option('Gateway', 'Address under which clients reach the gateway, for the OpenAPI document.', {
     env: 'FN_PUBLIC_BASE_URL',
-    key: 'public-base-url',
     flags: '--public-base-url <url>',
     field: texts.baseUrl('Address of the gateway.'),
-    fallback: null,
   }),
   gatewayWorkers: option('Gateway', 'Processes that take connections; auto is one a processor.', {
     env: 'FN_GATEWAY_WORKERS',
-    key: 'gateway-workers',
     flags: '--gateway-workers <count>',
     field: gatewayWorkers,
     fallback: 1,
@@ -247,7 +258,6 @@ export const SETTING_OPTIONS = {
     {
       env: ['FN_SHUTDOWN_TIMEOUT_MS', 'FN_SHUTDOWN_TIMEOUT'],
       envFields: { FN_SHUTDOWN_TIMEOUT: mapped(integer({ min: 0, max: 600 }), seconds => seconds * 1000) },
-      key: 'shutdown-timeout-ms',
       flags: '--shutdown-timeout-ms <ms>',
       field: integer({ min: 0, max: 600_000 }),
       fallback: limits.DEFAULT_SHUTDOWN_TIMEOUT_MS,
@@ -256,7 +266,6 @@ export const SETTING_OPTIONS = {
   ),
   shutdownDelayMs: option('Gateway', 'How long connections are still taken at a stop, not ready any more.', {
     env: 'FN_SHUTDOWN_DELAY_MS',
-    key: 'shutdown-delay-ms',
     flags: '--shutdown-delay-ms <ms>',
     field: integer({ min: 0, max: 600_000 }),
     fallback: 0,
@@ -268,7 +277,6 @@ export const SETTING_OPTIONS = {
   }),
   logFormat: option('Gateway', 'Form of what is printed while serving; dev: text, run: json.', {
     env: 'FN_LOG_FORMAT',
-    key: 'log-format',
     flags: '--log-format <format>',
     field: oneOf(['json', 'text']),
     fallback: 'json',
@@ -278,7 +286,6 @@ export const SETTING_OPTIONS = {
   }),
   logLevel: option('Gateway', 'Least important lines that are written.', {
     env: 'FN_LOG_LEVEL',
-    key: 'log-level',
     flags: '--log-level <level>',
     field: oneOf(['debug', 'info', 'warn', 'error', 'silent']),
     fallback: 'info',
@@ -286,25 +293,21 @@ export const SETTING_OPTIONS = {
   docsEnabled: toggle('Gateway', 'FN_DOCS_ENABLED', true, 'Serve /docs and /openapi.json.'),
   openapiTitle: option('Gateway', 'Title in the OpenAPI document.', {
     env: 'FN_OPENAPI_TITLE',
-    key: 'openapi-title',
     field: string(),
     fallback: 'fngw',
   }),
   openapiVersion: option('Gateway', 'Version of your API in the OpenAPI document.', {
     env: 'FN_OPENAPI_VERSION',
-    key: 'openapi-version',
     field: string(),
     fallback: '1.0.0',
   }),
   openapiDescription: option('Gateway', 'Description in the OpenAPI document; Markdown.', {
     env: 'FN_OPENAPI_DESCRIPTION',
-    key: 'openapi-description',
     field: string({ multiline: true }),
     fallback: 'Functions served by this gateway.',
   }),
   openapiIncludeInternal: option('Gateway', 'List the paths under /_fn in the OpenAPI document.', {
     env: 'FN_OPENAPI_INCLUDE_INTERNAL',
-    key: 'openapi-include-internal',
     keyAliases: ['swagger-include-admin'],
     field: boolean(),
     fallback: false,
@@ -312,7 +315,6 @@ export const SETTING_OPTIONS = {
 
   namespaceDepth: option('Routes', 'Name segments below a runtime folder.', {
     env: 'FN_NAMESPACE_DEPTH',
-    key: 'namespace-depth',
     flags: '--namespace-depth <count>',
     field: integer({ min: 1, max: limits.MAX_NAMESPACE_DEPTH }),
     fallback: limits.DEFAULT_NAMESPACE_DEPTH,
@@ -322,29 +324,22 @@ export const SETTING_OPTIONS = {
   }),
   homeFunction: option('Routes', 'Path that answers for /.', {
     env: 'FN_HOME_FUNCTION',
-    key: 'home-function',
     field: homeFunction,
-    fallback: null,
   }),
   homeRedirect: option('Routes', 'URL or path that / redirects to.', {
     env: 'FN_HOME_REDIRECT',
-    key: 'home-redirect',
     field: string({ rule: texts.HOME_REDIRECT_RULE, parse: texts.parseHomeRedirect }),
-    fallback: null,
   }),
   trustedProxyHeader: option(
     'Routes',
     'Header by which trusted proxies name the client, X-Forwarded-For by default; other headers are ignored when it is set.',
     {
       env: 'FN_TRUSTED_PROXY_HEADER',
-      key: 'trusted-proxy-header',
       field: string({ rule: 'a header name such as X-Real-IP', parse: parseHeaderName, maxLength: 60 }),
-      fallback: null,
     },
   ),
   trustedProxyCidrs: option('Routes', 'Proxies whose X-Forwarded-* headers are believed.', {
     env: 'FN_TRUSTED_PROXY_CIDRS',
-    key: 'trusted-proxy-cidrs',
     flags: '--trusted-proxy-cidrs <list>',
     field: list(string({ rule: 'an address or network such as 10.0.0.0/8', parse: parseCidr, maxLength: 60 })),
     fallback: [],
@@ -352,7 +347,6 @@ export const SETTING_OPTIONS = {
 
   defaultTimeoutMs: option('Limits', 'timeout_ms of a function that sets none.', {
     env: 'FN_DEFAULT_TIMEOUT_MS',
-    key: 'default-timeout-ms',
     flags: '--default-timeout-ms <ms>',
     field: integer({ min: 1, max: limits.MAX_TIMEOUT_MS }),
     fallback: limits.DEFAULT_TIMEOUT_MS,
@@ -360,7 +354,6 @@ export const SETTING_OPTIONS = {
   }),
   defaultMaxConcurrency: option('Limits', 'max_concurrency of a function that sets none; 0 means no limit.', {
     env: 'FN_DEFAULT_MAX_CONCURRENCY',
-    key: 'default-max-concurrency',
     flags: '--default-max-concurrency <count>',
     field: integer({ min: 0 }),
     fallback: limits.DEFAULT_MAX_CONCURRENCY,
@@ -370,38 +363,33 @@ export const SETTING_OPTIONS = {
     'Calls that may wait for a function that sets no max_concurrency; 0 refuses at once.',
     {
       env: 'FN_DEFAULT_MAX_QUEUE',
-      key: 'default-max-queue',
       field: integer({ min: 0 }),
       fallback: limits.DEFAULT_FUNCTION_MAX_QUEUE,
     },
   ),
   defaultQueueTimeoutMs: option('Limits', 'Longest wait of such a call.', {
     env: 'FN_DEFAULT_QUEUE_TIMEOUT_MS',
-    key: 'default-queue-timeout-ms',
     field: integer({ min: 0, max: limits.MAX_TIMEOUT_MS }),
     fallback: limits.DEFAULT_FUNCTION_QUEUE_TIMEOUT_MS,
     unit: 'ms',
   }),
   defaultMaxBodyBytes: option('Limits', 'max_body_bytes of a function that sets none.', {
     env: 'FN_DEFAULT_MAX_BODY_BYTES',
-    key: 'default-max-body-bytes',
     flags: '--default-max-body-bytes <bytes>',
     field: integer({ min: 1, max: limits.MAX_BODY_BYTES }),
     fallback: limits.DEFAULT_MAX_BODY_BYTES,
     unit: 'bytes',
   }),
-  isolation: option('Runtimes', 'What keeps functions apart: processes, or a user of its own for each.', {
+  isolation: option('Runtimes', 'How functions are isolated: in separate processes, or also under separate users.', {
     env: 'FN_ISOLATION',
-    key: 'isolation',
     field: oneOf(['process', 'user']),
     fallback: 'process',
   }),
   isolationFiles: option(
     'Runtimes',
-    'With FN_ISOLATION=user: what is done with functions whose files others can read.',
+    'With FN_ISOLATION=user: how to treat functions whose files other users can read.',
     {
       env: 'FN_ISOLATION_FILES',
-      key: 'isolation-files',
       field: oneOf(['refuse', 'close', 'warn']),
       fallback: 'refuse',
     },
@@ -411,7 +399,6 @@ export const SETTING_OPTIONS = {
     'User ids with FN_ISOLATION=user: the first is the gateway, one for each function.',
     {
       env: 'FN_ISOLATION_UIDS',
-      key: 'isolation-uids',
       field: uidRange(),
       fallback: '20000-29999',
     },
@@ -421,27 +408,20 @@ export const SETTING_OPTIONS = {
     'With FN_ISOLATION=user: processes and threads that all workers of one function have together; 4096 by default.',
     {
       env: 'FN_FUNCTION_PROCESSES',
-      key: 'function-processes',
       field: integer({ min: 16, max: 4_194_304 }),
-      fallback: null,
     },
   ),
   functionOpenFiles: option('Limits', 'With FN_ISOLATION=user: files that one process of a function may have open.', {
     env: 'FN_FUNCTION_OPEN_FILES',
-    key: 'function-open-files',
     field: integer({ min: 32, max: 1_048_576 }),
-    fallback: null,
   }),
   functionTempMb: option('Limits', 'With FN_ISOLATION=user: size of the temporary files of one function.', {
     env: 'FN_FUNCTION_TEMP_MB',
-    key: 'function-temp-mb',
     field: integer({ min: 1, max: 1_048_576 }),
-    fallback: null,
     unit: 'MB',
   }),
   workerMemoryMb: option('Limits', 'Memory that one worker may allocate.', {
     env: 'FN_WORKER_MEMORY_MB',
-    key: 'worker-memory-mb',
     flags: '--worker-memory-mb <mb>',
     field: integer({ min: 16, max: 1_048_576 }),
     fallback: limits.DEFAULT_WORKER_MEMORY_MB,
@@ -452,7 +432,6 @@ export const SETTING_OPTIONS = {
     'Steps of priority (nice) that processes of functions and builds stand below the gateway.',
     {
       env: 'FN_WORKER_NICE',
-      key: 'worker-nice',
       flags: '--worker-nice <steps>',
       field: integer({ min: 0, max: limits.MAX_WORKER_NICE }),
       fallback: limits.DEFAULT_WORKER_NICE,
@@ -463,7 +442,6 @@ export const SETTING_OPTIONS = {
     'Longest time in which a client reads nothing of a response that waits for it.',
     {
       env: 'FN_RESPONSE_IDLE_TIMEOUT_MS',
-      key: 'response-idle-timeout-ms',
       field: integer({ min: 1000, max: limits.MAX_TIMEOUT_MS }),
       fallback: limits.DEFAULT_RESPONSE_IDLE_TIMEOUT_MS,
       unit: 'ms',
@@ -474,15 +452,12 @@ export const SETTING_OPTIONS = {
     'Memory for request bodies, and as much again for responses that clients have not read; an eighth of the memory each by default.',
     {
       env: 'FN_BODY_MEMORY_MB',
-      key: 'body-memory-mb',
       field: integer({ min: 1, max: 1_048_576 }),
-      fallback: null,
       unit: 'MB',
     },
   ),
   luaMemoryMb: option('Limits', 'Memory that all Lua functions may hold together; never less than one of them may.', {
     env: 'FN_LUA_MEMORY_MB',
-    key: 'lua-memory-mb',
     field: integer({ min: 16, max: 1_048_576 }),
     fallback: limits.DEFAULT_LUA_MEMORY_MB,
     unit: 'MB',
@@ -490,7 +465,6 @@ export const SETTING_OPTIONS = {
 
   runtimes: option('Runtimes', 'Enabled runtimes; one that is named and missing is shown as down.', {
     env: 'FN_RUNTIMES',
-    key: 'runtimes',
     flags: '--runtimes <list>',
     field: list(oneOf(RUNTIMES, { hint: 'TypeScript runs in node.' }), {
       minItems: 1,
@@ -500,7 +474,6 @@ export const SETTING_OPTIONS = {
   }),
   runtimeDaemons: option('Runtimes', 'Daemon processes per runtime; default 1 each; not for lua.', {
     env: 'FN_RUNTIME_DAEMONS',
-    key: 'runtime-daemons',
     flags: '--runtime-daemons <list>',
     field: pairs(
       object(
@@ -513,7 +486,6 @@ export const SETTING_OPTIONS = {
   }),
   runtimeSockets: option('Runtimes', 'Sockets of daemons that run elsewhere, per runtime; wins over runtime-daemons.', {
     env: 'FN_RUNTIME_SOCKETS',
-    key: 'runtime-sockets',
     flags: '--runtime-sockets <json>',
     field: object(
       { python: sockets, node: sockets, php: sockets, go: sockets, rust: sockets },
@@ -522,59 +494,35 @@ export const SETTING_OPTIONS = {
     fallback: {},
     locate: locateSockets,
   }),
-  runtimeSecret: option('Runtimes', 'What the gateway and daemons on tcp and tls sockets prove that they know.', {
+  runtimeSecret: option('Runtimes', 'Shared secret of the gateway and its daemons on tcp and tls sockets.', {
     env: 'FN_RUNTIME_SECRET',
     key: null,
     field: sharedSecret,
-    fallback: null,
     secret: true,
   }),
-  runtimeSecretFile: option('Runtimes', 'File that holds that secret, instead of FN_RUNTIME_SECRET.', {
-    env: 'FN_RUNTIME_SECRET_FILE',
-    key: 'runtime-secret-file',
-    field: string({ rule: 'a file', maxLength: 4096 }),
-    fallback: null,
-    locate: toFull,
-  }),
-  runtimeTlsCaFile: option(
+  runtimeSecretFile: file(
     'Runtimes',
+    'FN_RUNTIME_SECRET_FILE',
+    'File that holds that secret, instead of FN_RUNTIME_SECRET.',
+  ),
+  runtimeTlsCaFile: file(
+    'Runtimes',
+    'FN_RUNTIME_TLS_CA_FILE',
     'Certificates that sign those of daemons on tls sockets; default those of node.',
-    {
-      env: 'FN_RUNTIME_TLS_CA_FILE',
-      key: 'runtime-tls-ca-file',
-      field: string({ rule: 'a file', maxLength: 4096 }),
-      fallback: null,
-      locate: toFull,
-    },
   ),
   binaries: option('Runtimes', 'Programs by tool; default the name on PATH.', {
     env: [],
     key: 'runtime-binaries',
     field: pairs(
-      object(
-        {
-          python: PROGRAM,
-          node: PROGRAM,
-          npm: PROGRAM,
-          uv: PROGRAM,
-          php: PROGRAM,
-          composer: PROGRAM,
-          go: PROGRAM,
-          cargo: PROGRAM,
-          docker: PROGRAM,
-        },
-        { strict: true },
-      ),
+      object(Object.fromEntries(Object.keys(BINARY_ENV).map(tool => [tool, PROGRAM])), { strict: true }),
       'python=/usr/bin/python3',
     ) as Field<Record<string, string>>,
     fallback: {},
   }),
   runtimeImage: option('Runtimes', 'Image in which fngw dev serves, without --native.', {
     env: 'FN_RUNTIME_IMAGE',
-    key: 'runtime-image',
     flags: '--runtime-image <tag>',
     field: string({ rule: 'an image tag', pattern: /^[A-Za-z0-9][A-Za-z0-9._:/@-]*$/, maxLength: 500 }),
-    fallback: null,
   }),
   goBuildTimeoutSeconds: option('Runtimes', 'Longest Go build.', {
     env: ['GO_BUILD_TIMEOUT_S', 'FN_GO_BUILD_TIMEOUT_S'],
@@ -585,7 +533,6 @@ export const SETTING_OPTIONS = {
   }),
   rustBuildTimeoutSeconds: option('Runtimes', 'Longest Rust build.', {
     env: 'FN_RUST_BUILD_TIMEOUT_S',
-    key: 'rust-build-timeout-s',
     field: number({ min: 1, max: MAX_SECONDS }),
     fallback: limits.INSTALL_TIMEOUT_SECONDS,
     unit: SECONDS,
@@ -593,7 +540,6 @@ export const SETTING_OPTIONS = {
 
   depsWaitMs: option('Dependencies', 'Longest wait of a call for the build or the packages of its function.', {
     env: 'FN_DEPS_WAIT_MS',
-    key: 'deps-wait-ms',
     field: integer({ min: 0, max: limits.MAX_TIMEOUT_MS }),
     fallback: limits.DEFAULT_DEPS_WAIT_MS,
     unit: 'ms',
@@ -607,7 +553,6 @@ export const SETTING_OPTIONS = {
   ),
   pyInferBackend: option('Dependencies', 'How Python imports are found.', {
     env: 'FN_PY_INFER_BACKEND',
-    key: 'py-infer-backend',
     field: oneOf(['native', 'pipreqs']),
     fallback: 'native',
   }),
@@ -620,7 +565,6 @@ export const SETTING_OPTIONS = {
   ),
   nodeInferBackend: option('Dependencies', 'How Node imports are found.', {
     env: 'FN_NODE_INFER_BACKEND',
-    key: 'node-infer-backend',
     field: oneOf(['native', 'detective', 'require-analyzer']),
     fallback: 'native',
   }),
@@ -675,7 +619,6 @@ export const SETTING_OPTIONS = {
   ),
   preinstallNodeDepsConcurrency: option('Dependencies', 'Node installs at once during the start.', {
     env: 'FN_PREINSTALL_NODE_DEPS_CONCURRENCY',
-    key: 'preinstall-node-deps-concurrency',
     field: integer({ min: 1, max: 64 }),
     fallback: limits.DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY,
   }),
@@ -699,16 +642,9 @@ export const SETTING_OPTIONS = {
     env: 'FN_ADMIN_TOKEN',
     key: null,
     field: string({ rule: 'visible ASCII characters without blanks', pattern: /^[\x21-\x7e]+$/ }),
-    fallback: null,
     secret: true,
   }),
-  adminTokenFile: option('Control plane', 'File that holds the token, instead of FN_ADMIN_TOKEN.', {
-    env: 'FN_ADMIN_TOKEN_FILE',
-    key: 'admin-token-file',
-    field: string({ rule: 'a file', maxLength: 4096 }),
-    fallback: null,
-    locate: toFull,
-  }),
+  adminTokenFile: file('Control plane', 'FN_ADMIN_TOKEN_FILE', 'File that holds the token, instead of FN_ADMIN_TOKEN.'),
   consoleLoginApi: toggle(
     'Control plane',
     'FN_CONSOLE_LOGIN_API',
@@ -717,7 +653,6 @@ export const SETTING_OPTIONS = {
   ),
   consoleLoginUsername: option('Control plane', 'Name to log in with.', {
     env: 'FN_CONSOLE_LOGIN_USERNAME',
-    key: 'console-login-username',
     field: string({ rule: 'a text of 1 to 200 characters on one line', maxLength: 200 }),
     fallback: 'admin',
   }),
@@ -728,19 +663,15 @@ export const SETTING_OPTIONS = {
       rule: 'scrypt:<N>:<r>:<p>:<salt hex>:<digest hex> or pbkdf2-sha256:<iterations>:<salt hex>:<digest hex>',
       parse: text => (parsePasswordHash(text) === null ? null : text),
     }),
-    fallback: null,
     secret: true,
   }),
-  consoleLoginPasswordHashFile: option('Control plane', 'File that holds the hash instead.', {
-    env: 'FN_CONSOLE_LOGIN_PASSWORD_HASH_FILE',
-    key: 'console-login-password-hash-file',
-    field: string({ rule: 'a file', maxLength: 4096 }),
-    fallback: null,
-    locate: toFull,
-  }),
+  consoleLoginPasswordHashFile: file(
+    'Control plane',
+    'FN_CONSOLE_LOGIN_PASSWORD_HASH_FILE',
+    'File that holds the hash instead.',
+  ),
   consoleSessionTtlSeconds: option('Control plane', 'How long a login lasts.', {
     env: 'FN_CONSOLE_SESSION_TTL_S',
-    key: 'console-session-ttl-s',
     field: integer({ min: 60, max: 2_592_000 }),
     fallback: 43_200,
     unit: SECONDS,
@@ -750,21 +681,17 @@ export const SETTING_OPTIONS = {
     'TCP port on which /_fn and /console are served, and only there; 0 takes a free one.',
     {
       env: 'FN_CONTROL_PORT',
-      key: 'control-port',
       flags: '--control-port <number>',
       field: integer({ min: 0, max: 65_535 }),
-      fallback: null,
     },
   ),
   consoleHosts: option('Control plane', 'Host names, besides loopback and addresses, of a local control-plane call.', {
     env: 'FN_CONSOLE_HOSTS',
-    key: 'console-hosts',
     field: list(texts.hostRule(), { rule: 'a list of hosts' }),
     fallback: [],
   }),
   consoleLocalCidrs: option('Control plane', 'Addresses, besides loopback, whose callers count as local.', {
     env: 'FN_CONSOLE_LOCAL_CIDRS',
-    key: 'console-local-cidrs',
     field: list(string({ rule: 'an address or network such as 10.0.0.0/8', parse: parseCidr, maxLength: 60 })),
     fallback: [],
   }),
@@ -772,7 +699,6 @@ export const SETTING_OPTIONS = {
   schedulerEnabled: toggle('Scheduler and jobs', 'FN_SCHEDULER_ENABLED', true, 'Run schedules and keep_warm.'),
   schedulerIntervalSeconds: option('Scheduler and jobs', 'Time between ticks; a smaller value counts as 1.', {
     env: 'FN_SCHEDULER_INTERVAL',
-    key: 'scheduler-interval',
     field: toClampedBelow(limits.MIN_SCHEDULER_INTERVAL_SECONDS, 3600),
     fallback: limits.MIN_SCHEDULER_INTERVAL_SECONDS,
     unit: SECONDS,
@@ -785,7 +711,6 @@ export const SETTING_OPTIONS = {
   ),
   schedulerPersistIntervalSeconds: option('Scheduler and jobs', 'Time between writes of schedule state; clamped.', {
     env: 'FN_SCHEDULER_PERSIST_INTERVAL',
-    key: 'scheduler-persist-interval',
     field: number({
       min: limits.SCHEDULER_PERSIST_SECONDS.min,
       max: limits.SCHEDULER_PERSIST_SECONDS.max,
@@ -794,21 +719,14 @@ export const SETTING_OPTIONS = {
     fallback: limits.SCHEDULER_PERSIST_SECONDS.default,
     unit: SECONDS,
   }),
-  schedulerStatePath: option(
+  schedulerStatePath: file(
     'Scheduler and jobs',
+    'FN_SCHEDULER_STATE_PATH',
     'File of schedule state; default .svc/scheduler-state.json below the functions root.',
-    {
-      env: 'FN_SCHEDULER_STATE_PATH',
-      key: 'scheduler-state-path',
-      field: string({ rule: 'a file', maxLength: 4096 }),
-      fallback: null,
-      locate: toFull,
-    },
   ),
   jobsEnabled: toggle('Scheduler and jobs', 'FN_JOBS_ENABLED', true, 'Run jobs.'),
   jobsMaxConcurrency: option('Scheduler and jobs', 'Jobs that run at once.', {
     env: 'FN_JOBS_MAX_CONCURRENCY',
-    key: 'jobs-max-concurrency',
     field: integer({ min: 1, max: 1000 }),
     fallback: limits.DEFAULT_JOBS_MAX_CONCURRENCY,
   }),
@@ -817,7 +735,6 @@ export const SETTING_OPTIONS = {
     'Bytes of a job result that are kept, 0 for all; the rest is cut off.',
     {
       env: 'FN_JOBS_MAX_RESULT_BYTES',
-      key: 'jobs-max-result-bytes',
       field: integer({ min: 0 }),
       fallback: limits.DEFAULT_JOBS_MAX_RESULT_BYTES,
       unit: 'bytes',
@@ -827,16 +744,13 @@ export const SETTING_OPTIONS = {
     env: 'FN_JOBS_CALLBACK_SECRET',
     key: null,
     field: sharedSecret,
-    fallback: null,
     secret: true,
   }),
-  jobsCallbackSecretFile: option('Scheduler and jobs', 'File with that secret, instead of FN_JOBS_CALLBACK_SECRET.', {
-    env: 'FN_JOBS_CALLBACK_SECRET_FILE',
-    key: 'jobs-callback-secret-file',
-    field: string({ rule: 'a file', maxLength: 4096 }),
-    fallback: null,
-    locate: toFull,
-  }),
+  jobsCallbackSecretFile: file(
+    'Scheduler and jobs',
+    'FN_JOBS_CALLBACK_SECRET_FILE',
+    'File with that secret, instead of FN_JOBS_CALLBACK_SECRET.',
+  ),
 }
 
 function toCountOrAuto(max: number): Field<number | 'auto'> {

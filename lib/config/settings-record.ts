@@ -1,4 +1,4 @@
-/** What the settings of a gateway are once they are read. Spec: §2.15. */
+/** The settings of a gateway after they are read. Spec: §2.15. */
 
 import type { RuntimeName } from '../core/identity.ts'
 
@@ -13,7 +13,7 @@ export interface Settings {
   runtimeDaemons: Readonly<Partial<Record<RuntimeName, number>>>
   /** Explicit sockets: `unix:/path`, `tcp://host:port` or `tls://host:port`. */
   runtimeSockets: Readonly<Partial<Record<RuntimeName, readonly string[]>>>
-  /** What daemons on tcp and tls sockets have to prove; null: nothing. */
+  /** Shared secret of daemons on tcp and tls sockets; null: none. */
   runtimeSecret: string | null
   /** Full paths. */
   runtimeSecretFile: string | null
@@ -34,9 +34,9 @@ export interface Settings {
   defaultMaxQueue: number
   defaultQueueTimeoutMs: number
   defaultMaxBodyBytes: number
-  /** What keeps functions apart: processes, or users too. */
+  /** Isolation of functions: by processes, or by users too. */
   isolation: 'process' | 'user'
-  /** What is done, where users keep functions apart, with one whose files others can read. */
+  /** With isolation by users: how to treat a function whose files other users can read. */
   isolationFiles: 'refuse' | 'close' | 'warn'
   /** Such as `20000-29999`. */
   isolationUids: string

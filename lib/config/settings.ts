@@ -4,14 +4,31 @@ import { dirname, relative } from 'node:path'
 import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import type { Field } from './fields.ts'
-import { type Finding, isProblem, keyOf, type Place, report, reportWrong, toPlace, toWarning } from './findings.ts'
-import { checkFileKeys, checkOptionNames, checkVariableNames } from './setting-names.ts'
-import { BINARY_ENV, PROGRAM, SETTING_OPTIONS, type SettingOption, toFullProgram } from './setting-options.ts'
+import {
+  type Finding,
+  isProblem,
+  keyOf,
+  type Place,
+  report,
+  reportNoEffect,
+  reportUnknownKey,
+  reportWrong,
+  toPlace,
+  toWarning,
+} from './findings.ts'
+import {
+  BINARY_ENV,
+  ENV_WITHOUT_EFFECT,
+  PROGRAM,
+  SETTING_OPTIONS,
+  type SettingOption,
+  toFullProgram,
+} from './setting-options.ts'
 import type { Settings } from './settings-record.ts'
 
 export type { Settings } from './settings-record.ts'
 
-/** What code may set: `createGateway(options)` takes the same settings in camelCase; null is the same as absent. */
+/** Settings in code: `createGateway(options)` takes the same settings in camelCase; null is the same as absent. */
 export type SettingsInput = { [K in keyof Omit<Settings, Derived>]?: Settings[K] | null }
 type Derived = 'runtimesExplicit' | 'portExplicit'
 
@@ -44,7 +61,7 @@ export interface SettingInputs {
   /** Its name in messages; default `filePath` relative to `cwd`. */
   fileLabel?: string
   cwd: string
-  /** What the command changes about the defaults, such as `{ production: true }` of `fngw run`. */
+  /** Defaults that the command changes, such as `{ production: true }` of `fngw run`. */
   defaults?: SettingsInput
 }
 
@@ -251,7 +268,7 @@ class Resolution {
   }
 }
 
-/** What reading one value needs of a row. */
+/** The part of a row that reads one value. */
 interface Reader {
   readonly field: Field<unknown>
   locate?(value: unknown, base: string): unknown
@@ -266,4 +283,54 @@ function readCandidate<T>(field: Field<T>, { source, value, at }: Candidate): T 
 function isGiven(holder: Readonly<Record<string, unknown>>, name: string): boolean {
   const value = Object.hasOwn(holder, name) ? holder[name] : undefined
   return value !== undefined && value !== null
+}
+
+// Unknown names of settings: a typo would otherwise be a silent default.
+
+/** Options of `createGateway` that are no settings. */
+const HOST_OPTIONS = ['env', 'project', 'cwd', 'clock', 'inspect', 'flags', 'defaults', 'beforeStart']
+const ROWS = Object.values(SETTING_OPTIONS)
+
+interface GivenVariables {
+  env?: Readonly<Record<string, string | undefined>>
+  /** Variables that come from an env file, with its full path. */
+  envFiles?: Readonly<Record<string, string>>
+  cwd: string
+}
+
+/** Of all variables only those that begin with `FN_` are meant for the gateway. */
+function checkVariableNames({ env = {}, envFiles = {}, cwd }: GivenVariables): Finding[] {
+  const findings: Finding[] = []
+  const known = new Set([...ROWS.flatMap(row => [...row.env]), ...Object.values(BINARY_ENV)])
+  for (const variable of Object.keys(env).sort()) {
+    if (!variable.startsWith('FN_') || known.has(variable) || env[variable] === undefined) continue
+    const file = Object.hasOwn(envFiles, variable) ? relative(cwd, envFiles[variable]!) : null
+    const at = toPlace(file, variable, findings)
+    const why = Object.hasOwn(ENV_WITHOUT_EFFECT, variable) ? ENV_WITHOUT_EFFECT[variable] : undefined
+    if (why === undefined) reportUnknownKey(at, variable, known, 'variable')
+    else reportNoEffect(at, why)
+  }
+  return findings
+}
+
+/** Keys of the project file; a newer version may know them, so none is a problem. */
+function checkFileKeys(file: Readonly<Record<string, unknown>>, fileLabel: string): Finding[] {
+  const findings: Finding[] = []
+  const known = ROWS.flatMap(row => (row.key === null ? [] : [row.key, ...row.keyAliases]))
+  for (const key of Object.keys(file)) {
+    if (key === '$schema' || known.includes(key)) continue
+    reportUnknownKey(keyOf(toPlace(fileLabel, '', findings), key), key, known)
+  }
+  return findings
+}
+
+/** Options in code: an unknown one is a problem, because the programmer sees it at once. */
+function checkOptionNames(options: Readonly<Record<string, unknown>>): Finding[] {
+  const findings: Finding[] = []
+  const known = [...Object.keys(SETTING_OPTIONS), ...HOST_OPTIONS]
+  for (const name of Object.keys(options)) {
+    if (Object.hasOwn(SETTING_OPTIONS, name)) continue
+    reportUnknownKey(toPlace(null, `options.${name}`, findings), name, known, 'option', true)
+  }
+  return findings
 }

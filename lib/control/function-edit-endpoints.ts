@@ -1,7 +1,6 @@
 /** `/_fn/function-config`, `/_fn/function-env` and `/_fn/function-code`: the files of a function, read and changed. Owner: §4.2. */
 
-import { changeConfig, type FileChange } from '../config/config-change.ts'
-import { changeEnv } from '../config/env-change.ts'
+import { changeConfig, changeEnv, type FileChange } from '../config/config-change.ts'
 import { parseJsonText } from '../config/json-text.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'

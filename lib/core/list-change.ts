@@ -1,7 +1,5 @@
 /** What a list has that the one before it had not: for lists of ten thousand of which few items change. Owner: page router/route-table. */
 
-import { exact } from './exact-list.ts'
-
 export interface ListChange<T> {
   readonly gone: readonly T[]
   readonly fresh: readonly T[]
@@ -74,7 +72,7 @@ export class ValueChanges<T> {
     const before = this.#values
     const values: T[] = []
     for (const value of map.values()) if (this.#isWanted(value)) values.push(value)
-    this.#values = exact(values)
-    return compareLists(before, this.#values)
+    this.#values = values
+    return compareLists(before, values)
   }
 }

@@ -1,6 +1,5 @@
 /** Route patterns: read once from any accepted spelling, carried by claims, walked by the router. Owner: §2.2, page discovery/layouts. */
 
-import { exact } from './exact-list.ts'
 import { decodePercent } from './http-text.ts'
 import { isReservedPath } from './identity.ts'
 import { MAX_PATTERN_CHARS, MAX_PATTERN_SEGMENTS } from './limits.ts'
@@ -77,7 +76,7 @@ export function parsePattern(text: string): Pattern | PatternProblem {
   // Mostly all three are the same text, and of ten thousand routes it is kept once.
   return {
     text: canonical === text ? text : canonical,
-    paramNames: exact(paramNames),
+    paramNames,
     shape: shape === text ? text : shape,
   }
 }

@@ -6,7 +6,7 @@
 import { statSync } from 'node:fs'
 import { isBuiltin } from 'node:module'
 import { join } from 'node:path'
-import { editJsonObject, findIndent, findJsonValue } from '../config/json-edit.ts'
+import { editJsonObject, findIndent, findJsonValue } from '../config/json-text.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { BuildKey } from './build-cache.ts'

@@ -1,8 +1,10 @@
-/** Which symbol of a handler file is called, per runtime. The loader of each language does as told here. Spec: §2.4. */
+/** Which symbol of a handler file is called, per runtime. The loader of each language follows this table. Spec: §2.4. */
 
+import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import type { Callable, FunctionVersion, Policy } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
 import { hasAdapter, type RuntimeName } from '../core/identity.ts'
-import type { Callable, Policy } from '../core/catalog.ts'
-import { checkLua } from './lua-check.ts'
 
 /** Of a function that names none. */
 const DEFAULTS: Readonly<Record<RuntimeName, Callable>> = {
@@ -59,4 +61,148 @@ export function mayBeHandler(runtime: RuntimeName, text: string, isNamedOnly: bo
   // `main` of a script is called by the script itself.
   const isScript = runtime === 'python' && text.includes('__main__')
   return !isNamedOnly && !isScript && UNNAMED[runtime]?.test(text) === true
+}
+
+// Checks of Lua handlers without running them: syntax errors and missing callables.
+
+/** Largest file that is looked at, bytes: parsing holds up everything else, a megabyte of source for some 100 ms. */
+const MAX_CHECKED_BYTES = 256 * 1024
+/** Files read at a time. */
+const READERS = 8
+/** With one of these a file may get its callable in ways that its text does not show. */
+const DYNAMIC = new Set(['_G', '_ENV', 'load', 'loadstring', 'loadfile', 'dofile', 'require', 'setmetatable', 'rawset'])
+
+/** The parts of luaparse that are used; the package has no types. */
+interface LuaNode {
+  readonly type: string
+  readonly [field: string]: unknown
+}
+interface LuaParser {
+  parse(text: string, options: object): LuaNode
+}
+
+/** Loaded with the first Lua file: a tree without any does not pay for it. */
+function loadParser(): LuaParser {
+  return createRequire(import.meta.url)('luaparse') as LuaParser
+}
+
+/**
+ * @param names - symbols of which one must be there
+ * @returns what is wrong, in the words of the call that would fail; null when nothing is, or when it cannot be known
+ */
+export function checkLua(text: string, file: string, names: readonly string[]): Omit<Warning, 'path'> | null {
+  let chunk: LuaNode
+  try {
+    chunk = loadParser().parse(text.replace(/^\uFEFF/, ''), { luaVersion: '5.3', comments: false, scope: true })
+  } catch (error) {
+    return toSyntaxWarning(error, file)
+  }
+  const found = new Declarations()
+  found.walk(chunk)
+  if (found.isDynamic || returnsSomething(chunk) || names.some(name => found.globals.has(name))) return null
+  const defined = [...found.globals].sort()
+  const wanted = names.map(name => `"${name}"`).join(' or ')
+  const local = names.find(name => found.locals.has(name))
+  return {
+    code: 'CALLABLE_MISSING',
+    message: `${file} has no function ${wanted} (it defines ${defined.join(', ') || 'none'}): calls fail with 500`,
+    hint:
+      local === undefined
+        ? `Add function ${names[0]}(event, params) ... end, or name another function in invoke.handler.`
+        : `"${local}" is local: remove "local", or end the file with "return ${local}".`,
+  }
+}
+
+/** Only its own errors: a file that is nested too deep to be parsed may still be right. */
+function toSyntaxWarning(error: unknown, file: string): Omit<Warning, 'path'> | null {
+  const { message, line } = error as { message: string; line?: unknown }
+  if (typeof line !== 'number') return null
+  return {
+    code: 'SYNTAX_ERROR',
+    message: `${file}:${line}: ${message.replace(/^\[\d+:\d+\] /, '')}: calls fail with 500`,
+    hint: 'Fix the line; the file is reloaded when it is saved.',
+  }
+}
+
+/** `return` stands last in a block. */
+function returnsSomething(chunk: LuaNode): boolean {
+  const last = (chunk.body as LuaNode[]).at(-1)
+  return last?.type === 'ReturnStatement' && (last.arguments as LuaNode[]).length > 0
+}
+
+/** Names that a chunk gives to global and to local variables. */
+class Declarations {
+  readonly globals = new Set<string>()
+  readonly locals = new Set<string>()
+  isDynamic = false
+
+  /** Not recursive: a long sum is a tree as deep as it is long. */
+  walk(chunk: LuaNode): void {
+    const left = [chunk]
+    for (let node = left.pop(); node !== undefined; node = left.pop()) {
+      this.#look(node)
+      for (const value of Object.values(node)) {
+        for (const child of Array.isArray(value) ? value : [value]) if (isNode(child)) left.push(child)
+      }
+    }
+  }
+
+  #look(node: LuaNode): void {
+    if (node.type === 'Identifier' && DYNAMIC.has(String(node.name))) this.isDynamic = true
+    if (node.type === 'FunctionDeclaration') this.#note(node.identifier, node.isLocal === true)
+    if (node.type === 'AssignmentStatement') for (const target of node.variables as LuaNode[]) this.#note(target, false)
+    if (node.type === 'LocalStatement') for (const target of node.variables as LuaNode[]) this.#note(target, true)
+  }
+
+  #note(target: unknown, isLocal: boolean): void {
+    if (!isNode(target) || target.type !== 'Identifier') return
+    if (isLocal || target.isLocal === true) this.locals.add(String(target.name))
+    else this.globals.add(String(target.name))
+  }
+}
+
+function isNode(value: unknown): value is LuaNode {
+  return typeof value === 'object' && value !== null && typeof (value as LuaNode).type === 'string'
+}
+
+interface Looked {
+  signature: string
+  warning: Warning | null
+}
+
+/** Checks the Lua handlers of each catalog, one that did not change only once. */
+export class LuaChecks {
+  readonly #onlyFirst: boolean
+  #known: Map<string, Looked> | null = null
+
+  /** @param onlyFirst - true checks the first catalog alone: later changes are loaded at once, which says more */
+  constructor(onlyFirst = false) {
+    this.#onlyFirst = onlyFirst
+  }
+
+  async check(functions: readonly FunctionVersion[]): Promise<Warning[]> {
+    const left = functions.filter(fn => fn.runtime === 'lua')
+    const known = new Map<string, Looked>()
+    const warnings: Warning[] = []
+    const read = async (): Promise<void> => {
+      for (let fn = left.pop(); fn !== undefined; fn = left.pop()) {
+        const last = this.#known?.get(fn.key)
+        const isChecked = this.#known === null || !this.#onlyFirst
+        const warning = last?.signature === fn.signature ? last.warning : isChecked ? await this.#look(fn) : null
+        known.set(fn.key, { signature: fn.signature, warning })
+        if (warning !== null) warnings.push(warning)
+      }
+    }
+    await Promise.all(Array.from({ length: READERS }, read))
+    this.#known = known
+    return warnings.sort((a, b) => (a.path < b.path ? -1 : 1))
+  }
+
+  /** An unreadable file is reported by its call. */
+  async #look({ entryPath, entryFile, callable, policy }: FunctionVersion): Promise<Warning | null> {
+    const bytes = await readFile(entryPath).catch(() => null)
+    if (bytes === null || bytes.length > MAX_CHECKED_BYTES || policy.adapter !== 'native') return null
+    const problem = checkLua(bytes.toString('utf8'), entryFile, callable.names)
+    return problem === null ? null : { ...problem, path: entryFile }
+  }
 }

@@ -1,21 +1,33 @@
 /** The functions root to functions, claims and warnings: a pure function of the snapshot. Owner: §2.2, page discovery/layouts. */
 
 import { join } from 'node:path'
-import { NO_OUTER_ENV, type OuterEnv } from '../config/env-layers.ts'
-import type { AssetsMount, FunctionVersion, IgnoredPath } from '../core/catalog.ts'
+import { NO_OUTER_ENV, type OuterEnv } from '../config/function-env.ts'
+import type { AssetsMount, Claim, FunctionVersion, HomeAction, IgnoredPath, PackageManifest } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { ConfigReader } from './configs.ts'
+import { isMethod, isRuntimeName } from '../core/identity.ts'
 import { pathWarning } from './disk.ts'
-import { type DiscoverOptions, FolderFacts } from './folder.ts'
-import { FunctionMaker } from './functions.ts'
+import { ConfigReader, type DiscoverOptions, FolderFacts } from './folder.ts'
+import { FunctionMaker, type Revisions, type Settled, settleKeys } from './functions.ts'
 import { addHandlers } from './handlers.ts'
-import { type Revisions, type Settled, settleKeys } from './keys.ts'
-import { type Discovery, type KeptPart, toPartOutcome } from './part.ts'
 import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
-import { type Context, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
+import { type Context, Contribution, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
 
 export type { DiscoverOptions } from './folder.ts'
-export type { Discovery } from './part.ts'
+
+/** The outcome of a discovery: data, deeply equal for equal trees. */
+export interface Discovery {
+  /** By key. */
+  readonly functions: readonly FunctionVersion[]
+  readonly byKey: ReadonlyMap<string, FunctionVersion>
+  /** In the order of the tree. */
+  readonly claims: readonly Claim[]
+  readonly homes: readonly HomeAction[]
+  readonly assets: AssetsMount | null
+  readonly warnings: readonly Warning[]
+  readonly ignored: readonly IgnoredPath[]
+  /** Of functions; one folder may come up several times. */
+  readonly manifests: readonly PackageManifest[]
+}
 
 const NO_REVISIONS: Revisions = new Map()
 
@@ -51,12 +63,11 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
     discover(snapshot, outerEnv = NO_OUTER_ENV, revisions = NO_REVISIONS) {
       const isSame = last?.snapshot === snapshot && last.outerEnv === outerEnv && last.revisions === revisions
       if (last !== null && isSame) return last.discovery
-      // What is remembered of folders holds environments.
+      // The remembered outcomes contain environments.
       if (last?.outerEnv !== outerEnv) walk = new Walk(facts)
       const known = last?.discovery.byKey ?? new Map<string, FunctionVersion>()
       const maker = new FunctionMaker(snapshot.rootPath, options.defaults, known, outerEnv)
-      const part = toPartOutcome(walk.folder(snapshot.root, ROOT_CONTEXT, maker))
-      facts.endWalk(snapshot.root)
+      const part = walk.root(snapshot.root, maker)
       const settled = settleKeys(part, revisions, maker, last?.settled)
       const { functions, claims, warnings } = settled
       const assets = findAssets(snapshot, configs, warnings)
@@ -77,84 +88,60 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
   }
 }
 
-/** What is remembered of a folder with folders in it, and of one of which something was to be said. */
+/** The outcome of a folder that was walked, or of one that was not entered, and the surroundings that led to it. */
 interface Known {
-  readonly part: KeptPart
-  /** Where it stands; null when that follows from the folder above. */
-  context: Context | null
-  /** Where the folders in it stand that follow from this one; null without any folders. */
-  readonly surroundings: Context | null
+  readonly surroundings: Context
+  readonly outcome: Contribution
 }
 
-/** Goes through the folders and remembers each outcome while the folder's object lives and its surroundings are the same. */
+/**
+ * Goes through the folders and remembers each outcome while the folder's object lives. A folder in the same surroundings as before
+ * has the same outcome: of ten thousand folders in one, a reload walks only those that changed.
+ */
 class Walk {
   readonly #facts: FolderFacts
-  /** Of most folders the outcome is all: they hold no folders, and stand where the folder above says. */
-  readonly #known = new WeakMap<DirNode, Known | KeptPart>()
+  readonly #known = new WeakMap<DirNode, Known>()
+  /** By a folder with folders in it: their surroundings. */
+  readonly #surroundings = new WeakMap<DirNode, Context>()
+  /** The root of the walk before this one. */
+  #last: DirNode | null = null
 
   constructor(facts: FolderFacts) {
     this.#facts = facts
   }
 
-  /** The outcome of a folder and all below it. */
-  folder(node: DirNode, context: Context, maker: FunctionMaker): KeptPart {
-    const known = this.#knownOf(node)
-    if (known !== null && known.context !== null && sameContext(known.context, context)) return known.part
-    const visit = new Visit(node, context, this.#facts)
-    addHandlers(visit, maker)
-    const surroundings = node.dirs.length > 0 ? this.#enterAll(visit, maker) : null
-    const part = visit.part.toKept()
-    this.#known.set(node, { part, context, surroundings })
-    return part
+  root(root: DirNode, maker: FunctionMaker): Contribution {
+    const outcome = this.#outcomeOf(root, ROOT_CONTEXT, maker, null)
+    this.#last = root
+    this.#facts.endWalk()
+    return outcome
   }
 
-  #knownOf(node: DirNode): Known | null {
+  /** @param above - visit of the folder above; null for the root */
+  #outcomeOf(node: DirNode, surroundings: Context, maker: FunctionMaker, above: Visit | null): Contribution {
     const known = this.#known.get(node)
-    return known !== undefined && 'part' in known ? known : null
-  }
-
-  /**
-   * A folder that is the same in the same surroundings stands where it stood: of ten thousand only the others are entered.
-   * @returns where they stand
-   */
-  #enterAll(visit: Visit, maker: FunctionMaker): Context {
-    const { node, part } = visit
-    const [before, now] = [this.#surroundingsBefore(node), visit.surroundings]
-    const isSame = before !== null && sameContext(before, now)
-    for (const dir of node.dirs) {
-      const kept = isSame ? this.#plainPartOf(dir) : null
-      if (kept !== null) {
-        part.add(kept)
-        continue
-      }
-      const [warned, ignored] = [part.warnings.length, part.ignored.length]
-      const below = visit.enter(dir)
-      const isPlain = part.warnings.length === warned && part.ignored.length === ignored
-      if (below === null) this.#known.delete(dir)
-      else {
-        part.add(this.folder(dir, below, maker))
-        if (isPlain) this.#makePlain(dir)
-      }
+    // The same object, see #surroundingsIn.
+    if (known?.surroundings === surroundings) return known.outcome
+    const outcome = new Contribution()
+    const context = above === null ? surroundings : above.enter(node, outcome)
+    if (context !== null) {
+      const visit = new Visit(node, context, this.#facts, outcome)
+      addHandlers(visit, maker)
+      const inside = node.dirs.length === 0 ? null : this.#surroundingsIn(visit)
+      for (const dir of node.dirs) outcome.add(this.#outcomeOf(dir, inside!, maker, visit))
     }
-    return isSame ? before : now
+    this.#known.set(node, { surroundings, outcome })
+    return outcome
   }
 
-  #surroundingsBefore(node: DirNode): Context | null {
-    const before = this.#facts.before(node)
-    return before === null ? null : (this.#knownOf(before)?.surroundings ?? null)
-  }
-
-  /** The outcome of a folder of which nothing was to be said but where it stands; null for others. */
-  #plainPartOf(dir: DirNode): KeptPart | null {
-    const known = this.#known.get(dir)
-    if (known === undefined || !('part' in known)) return known ?? null
-    return known.context === null ? known.part : null
-  }
-
-  #makePlain(dir: DirNode): void {
-    const known = this.#knownOf(dir)
-    if (known?.surroundings === null) this.#known.set(dir, known.part)
-    else if (known !== null) known.context = null
+  /** The object of the walk before where nothing in it changed. */
+  #surroundingsIn(visit: Visit): Context {
+    const nodeBefore = findFolder(this.#last, visit.node.path)
+    const before = nodeBefore === null ? undefined : this.#surroundings.get(nodeBefore)
+    const now = visit.surroundings
+    const surroundings = before !== undefined && sameContext(before, now) ? before : now
+    this.#surroundings.set(visit.node, surroundings)
+    return surroundings
   }
 }
 
@@ -200,4 +187,72 @@ function findAssets(snapshot: Snapshot, configs: ConfigReader, warnings: Warning
   const text = `assets.directory ${rule}, got ${JSON.stringify(directory)} (string); no static files are served`
   warnings.push(pathWarning('ASSETS_MISSING', 'fn.config.json', text, 'Create the folder, or fix the path.'))
   return null
+}
+
+export interface Explanation {
+  /** Files and folders that expose nothing, and why. */
+  ignored: IgnoredPath[]
+  /** Warnings about files that would have answered. */
+  warnings: Warning[]
+}
+
+/**
+ * The part of a discovery that explains why a URL is not answered, or by another file than expected. Names are compared
+ * generously: without private marks, method prefixes, runtime folders and case.
+ * @param urlPath - decoded request path
+ */
+export function explainIgnored(discovery: Pick<Discovery, 'ignored' | 'warnings'>, urlPath: string): Explanation {
+  const wanted = urlPath.toLowerCase().split('/').filter(isText)
+  return {
+    ignored: discovery.ignored.filter(({ path }) => couldMean(path, wanted)),
+    warnings: discovery.warnings.filter(({ path }) => couldMean(path, wanted)),
+  }
+}
+
+const FOLDER_WORDS = new Set(['index', 'handler', 'main'])
+
+/** True when a file, or what a folder could hold, might stand for the path. */
+function couldMean(path: string, wanted: readonly string[]): boolean {
+  // The name of the file itself may be asked for, with or without its extension.
+  const asked = wanted.join('/')
+  const literal = path.toLowerCase()
+  if (asked !== '' && (literal === asked || literal.replace(/\.[a-z]+$/, '') === asked)) return true
+  const names = path.split('/')
+  const last = names.pop()!
+  if (/^fn\.\w+\.json$/.test(last)) return startsWith(wanted, names.flatMap(toWords))
+  const dot = last.search(/\.[a-z]+$/)
+  const isFile = dot > 0
+  const folderWords = names.flatMap(toWords)
+  if (!isFile) return startsWith(wanted, [...folderWords, ...toWords(last)])
+  const words = [...folderWords, ...toWords(last.slice(0, dot))]
+  const short = FOLDER_WORDS.has(words.at(-1) ?? '') ? words.slice(0, -1) : words
+  return [words, short, withoutRuntime(short)].some(text => isSame(wanted, text))
+}
+
+/** `_post.users.[id]` to `users`, `[id]`. */
+function toWords(name: string): string[] {
+  const words = name.replace(/^_+/, '').match(/\[\[?\.{0,3}[^\]]*\]\]?|[^.[\]]+/g) ?? []
+  return words.map(word => word.toLowerCase()).filter(word => !isMethod(word.toUpperCase()))
+}
+
+function withoutRuntime(words: readonly string[]): readonly string[] {
+  return isRuntimeName(words[0]) ? words.slice(1) : words
+}
+
+function startsWith(wanted: readonly string[], words: readonly string[]): boolean {
+  const heads = [words, withoutRuntime(words)]
+  return heads.some(head => head.length <= wanted.length && isSame(wanted.slice(0, head.length), head))
+}
+
+function isSame(wanted: readonly string[], words: readonly string[]): boolean {
+  for (const [index, word] of words.entries()) {
+    if (word.startsWith('[...') || word.startsWith('[[...')) return wanted.length >= index
+    const text = wanted[index]
+    if (text === undefined || !(word.startsWith('[') || word === text)) return false
+  }
+  return words.length === wanted.length
+}
+
+function isText(text: string): boolean {
+  return text !== ''
 }

@@ -1,4 +1,4 @@
-/** What discovery asks of the disk, and the warnings for what the disk refuses. Owner: §2.2, page discovery/layouts. */
+/** Paths, access to the disk, and the warnings for its errors. Owner: §2.2, page discovery/layouts. */
 
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import type { Warning } from '../core/errors.ts'
@@ -34,11 +34,11 @@ export interface Disk {
   realpath: (path: string) => string
 }
 
-/** Remembers when folders changed last, to tell later whether they did again. */
+/** Remembers when folders changed last, to detect later changes. */
 export interface ListingTimes {
-  /** Asked before a folder is listed, by its full path; null when its times would tell nothing. */
+  /** Asked before a folder is listed, by its full path; null when its times would show nothing. */
   look(path: string): object | null
-  /** The folder as it was listed then, and its times; null when they alone do not tell. */
+  /** The folder as it was listed then, and its times; null when they are not sufficient. */
   keep(folder: object, times: object | null): void
   /** Another object for the same listing. */
   carry(from: object, to: object): void
@@ -51,10 +51,10 @@ export const NODE_DISK: Disk = {
   realpath: path => realpathSync(path),
 }
 
-/** What the machine answers when it has nothing left: no word about the file, and over soon. */
+/** Errors of a machine without free resources: temporary, and not about the file. */
 const SHORTAGES: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN'])
 
-/** The same disk; `onShortage` is told of each refusal that is none of the file's. */
+/** The same disk; `onShortage` is called for each error that is not about the file. */
 export function watchShortage(disk: Disk, onShortage: (error: unknown) => void): Disk {
   const watched =
     <T>(ask: (path: string) => T) =>
@@ -144,6 +144,19 @@ export function largeTreeWarning(path: string): Warning {
   return pathWarning('TREE_TOO_LARGE', path, text, 'Move data out of the functions root.')
 }
 
+/** The stamp of a file that does not exist or cannot be inspected. */
+export const GONE = 'gone'
+
+/** Size and time of a file as text. */
+export function diskStamp(fullPath: string): string {
+  try {
+    const { size, mtimeMs } = statSync(fullPath)
+    return `${size}|${mtimeMs}`
+  } catch {
+    return GONE
+  }
+}
+
 const REASONS: ReadonlyMap<string, string> = new Map([
   ['EACCES', 'permission denied'],
   ['EPERM', 'permission denied'],
@@ -163,4 +176,31 @@ export function reasonOf(error: unknown): string {
 
 function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : ''
+}
+
+// Paths below the functions root, with posix separators; '' is the root.
+
+/** The folder of a path below the root; the root's own is the root. */
+export function parentOf(path: string): string {
+  return path.slice(0, Math.max(0, path.lastIndexOf('/')))
+}
+
+/** A path one step down. */
+export function toChild(folder: string, name: string): string {
+  return folder === '' ? name : `${folder}/${name}`
+}
+
+/** A full path and one below it: both are clean, so `join` would only cost time. */
+export function below(folder: string, path: string): string {
+  return folder.endsWith('/') ? folder + path : `${folder}/${path}`
+}
+
+/** True when a link to `target` would lead back: to one of the folders on the way to it, or to one that holds them. */
+export function leadsBack(target: string, wayToIt: readonly string[]): boolean {
+  return wayToIt.some(folder => folder === target || isBelow(folder, target))
+}
+
+/** True when `path` is below `folder`. */
+function isBelow(path: string, folder: string): boolean {
+  return path.startsWith(folder === '/' ? folder : `${folder}/`)
 }

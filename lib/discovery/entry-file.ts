@@ -2,7 +2,7 @@
 
 import { RUNTIME_OF_EXTENSION, RUNTIMES, type RuntimeName } from '../core/identity.ts'
 import { extensionOf, type RouteFile } from './file-name.ts'
-import { toTurnOnHint } from './runtime-off.ts'
+import { toTurnOnHint } from './layouts.ts'
 import type { DirNode, FileEntry } from './snapshot.ts'
 
 /** Default entry files in order of precedence; the same stem with another module extension comes after them. */

@@ -55,7 +55,7 @@ export interface RouteFile {
   isExplicit: boolean
 }
 
-/** A source file that is no route by its name. */
+/** A source file whose name is not a route. */
 interface PrivateFile {
   kind: 'private'
   fileName: string

@@ -1,19 +1,28 @@
 /** Handler files to frozen function versions. Owner: §2.1 and §2.2, page discovery/layouts. */
 
+import { hash } from 'node:crypto'
 import { normalize } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import { type OuterEnv, toFunctionEnv } from '../config/env-layers.ts'
+import { type DeclaredEnv, type OuterEnv, toFunctionEnv } from '../config/function-env.ts'
 import type { FunctionConfig } from '../config/function-config.ts'
 import { mergePolicies, type PolicyDefaults, type PolicyTarget } from '../config/policy-layers.ts'
-import type { DeclaredEnv } from '../config/function-env.ts'
-import { type AdapterName, hasAdapter, type RuntimeName, toFunctionKey } from '../core/identity.ts'
-import type { FunctionVersion, Policy, SchemaFileRef } from '../core/catalog.ts'
+import type { Claim, EnvValue, FunctionVersion, Policy, SchemaFileRef } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { isSameList } from '../core/list-change.ts'
+import {
+  type AdapterName,
+  hasAdapter,
+  METHODS,
+  RUNTIME_OF_EXTENSION,
+  type RuntimeName,
+  RUNTIMES,
+  toFunctionKey,
+} from '../core/identity.ts'
+import { compareLists, countUpTo, isSameList, mergeSorted } from '../core/list-change.ts'
+import { compareText } from '../core/text.ts'
 import { callableOf } from './callable.ts'
-import { type Helpers, toSignature } from './signature.ts'
-import type { FileEntry } from './snapshot.ts'
-import { below, toChild } from './tree-path.ts'
+import { below, pathWarning, toChild } from './disk.ts'
+import { extensionOf, isSourceName, manifestRuntime } from './file-name.ts'
+import type { DirNode, FileEntry } from './snapshot.ts'
 
 /** A handler file and what surrounds it. */
 export interface Handler {
@@ -23,11 +32,9 @@ export interface Handler {
   file: FileEntry
   /** Folder of the function, below the root; another one only for an `entrypoint` further down. */
   fnFolder: string
-  /** Its full path without links, where that is kept anyway. */
-  realFolder?: string
   /** Configs from the root down, the function's own last. */
   layers: readonly (FunctionConfig | null)[]
-  /** What the folder's files declare. */
+  /** Declared by the folder's files. */
   env: DeclaredEnv
   /** Why `fn.env.json` cannot be used; null when it can. */
   envProblem: string | null
@@ -50,7 +57,7 @@ export class FunctionMaker {
   readonly #known: ReadonlyMap<string, FunctionVersion>
 
   readonly #outerEnv: OuterEnv
-  /** What was merged last. */
+  /** The last merge. */
   #last: (Pick<Handler, 'layers'> & Required<Pick<PolicyTarget, 'kind' | 'methods'>> & { policy: Policy }) | null = null
   readonly #envs = new WeakMap<DeclaredEnv, FunctionVersion['env']>()
 
@@ -81,9 +88,7 @@ export class FunctionMaker {
     const open = isScheduled ? merged : toUnscheduled(merged)
     const { envProblem } = handler
     const policy = envProblem === null || open.configProblem !== null ? open : { ...open, configProblem: envProblem }
-    const fullPath = handler.fnFolder === '' ? this.#rootPath : below(this.#rootPath, handler.fnFolder)
-    // One text for both, where no link is on the way.
-    const fnDir = handler.realFolder === fullPath ? handler.realFolder : fullPath
+    const fnDir = handler.fnFolder === '' ? this.#rootPath : below(this.#rootPath, handler.fnFolder)
     return this.reuse({
       key: toFunctionKey(runtime, identity.name, identity.version),
       runtime,
@@ -145,4 +150,238 @@ function toAdapterWarning(entryFile: string, runtime: RuntimeName, adapter: Adap
     message: `${path}: invoke.adapter is "${adapter}", which ${runtime} does not have: calls of ${entryFile} fail with 500`,
     hint: 'Remove invoke.adapter, or write the handler for node or python.',
   }
+}
+
+/** Per runtime a text that changes when a helper file in reach changes; empty without helpers. */
+export type Helpers = Readonly<Record<RuntimeName, string>>
+
+export const NO_HELPERS: Helpers = Object.freeze({ python: '', node: '', php: '', lua: '', go: '', rust: '' })
+
+/** Lists a helper file as text that differs when the file does. */
+export function stampOf(folder: string, file: FileEntry): string {
+  return `${toChild(folder, file.name)}|${file.size}|${file.mtimeMs}`
+}
+
+/** Source files of a folder and all below it, such as `_lib` or `src`. */
+export function sourcesBelow(node: DirNode): { folder: string; file: FileEntry }[] {
+  const own = node.files.filter(file => isSourceName(file.name)).map(file => ({ folder: node.path, file }))
+  return [...own, ...node.dirs.flatMap(sourcesBelow)]
+}
+
+/** A text that changes when a manifest of a folder's functions does; empty without one. */
+export function manifestsOf(node: DirNode, runtime: RuntimeName): string {
+  const found = node.files.filter(file => manifestRuntime(file.name) === runtime)
+  return found.map(file => stampOf(node.path, file)).join('\n')
+}
+
+/** Per runtime the list of packages beside a function, and the folder they are installed into. */
+const PACKAGES: Partial<Record<RuntimeName, readonly [manifest: string, installed: string]>> = {
+  python: ['requirements.txt', '.deps'],
+  node: ['package.json', 'node_modules'],
+  php: ['composer.json', 'vendor'],
+}
+
+/** True for a folder with a list of packages and no folder of installed ones. */
+export function lacksPackages(node: DirNode, runtime: RuntimeName): boolean {
+  const names = PACKAGES[runtime]
+  if (names === undefined || !node.files.some(file => file.name === names[0])) return false
+  return !node.dirs.some(dir => dir.name === names[1])
+}
+
+/** Adds the helpers of one folder to those in reach from above. */
+export function addHelpers(above: Helpers, found: readonly { folder: string; file: FileEntry }[]): Helpers {
+  if (found.length === 0) return above
+  const stamps = new Map<RuntimeName, string[]>()
+  for (const { folder, file } of found) {
+    const runtime = RUNTIME_OF_EXTENSION.get(extensionOf(file.name))
+    if (runtime === undefined) continue
+    const known = stamps.get(runtime) ?? []
+    known.push(stampOf(folder, file))
+    stamps.set(runtime, known)
+  }
+  const helpers: Record<RuntimeName, string> = { ...above }
+  for (const [runtime, texts] of stamps) helpers[runtime] = digest(`${above[runtime]}\n${texts.join('\n')}`)
+  return helpers
+}
+
+export function sameHelpers(a: Helpers, b: Helpers): boolean {
+  return a === b || RUNTIMES.every(runtime => a[runtime] === b[runtime])
+}
+
+/**
+ * The signature of a function version: the handler, its helpers and what its workers are started with. Limits are not
+ * part of it, they hold from the next call on; data files are not, since a handler may write them at every call.
+ */
+export function toSignature(
+  entryFile: string,
+  entry: FileEntry,
+  helpers: string,
+  manifests: string,
+  policy: Policy,
+  env: Readonly<Record<string, EnvValue>>,
+): string {
+  const { handler, adapterName, sharedDeps, allowScripts } = policy
+  const started = JSON.stringify([handler, adapterName, sharedDeps, allowScripts, Object.entries(env)])
+  return digest(`${entryFile}|${entry.size}|${entry.mtimeMs}|${helpers}|${manifests}|${started}`)
+}
+
+/** Short, and no way back to the env values in it. */
+function digest(text: string): string {
+  return hash('sha256', text, 'buffer').toString('base64url', 0, 18)
+}
+
+export interface Settled {
+  /** By key, unique. */
+  functions: readonly FunctionVersion[]
+  claims: readonly Claim[]
+  warnings: Warning[]
+  /** The functions as the walk made them, and in the order of their keys; null where a manifest names handlers. */
+  sorted: (Pick<Made, 'functions'> & { inOrder: readonly FunctionVersion[] }) | null
+}
+
+type Replacements = Map<FunctionVersion, FunctionVersion>
+
+/** By key of a function. */
+export type Revisions = ReadonlyMap<string, number>
+
+/** The functions of a walk over the folders, before keys are settled. */
+export interface Made {
+  /** From folders and file names. */
+  functions: readonly FunctionVersion[]
+  /** From `fn.routes.json`; a handler that is a function already is not added twice. */
+  targets: readonly FunctionVersion[]
+  claims: readonly Claim[]
+}
+
+/**
+ * Gives each function a unique key, and a new signature to those whose loaded files changed.
+ * @param before - the outcome before this one, which is mostly the same
+ */
+export function settleKeys(
+  { functions, targets, claims }: Made,
+  revisions: Revisions,
+  maker: FunctionMaker,
+  before: Settled | null = null,
+): Settled {
+  const replaced: Replacements = new Map()
+  const inOrder =
+    targets.length === 0
+      ? sortFunctions(functions, before)
+      : joinTargets(functions, targets, replaced, maker).sort(compareFunctions)
+  const sorted = targets.length === 0 ? { functions, inOrder } : null
+  const warnings: Warning[] = []
+  let unique = hasTwins(inOrder) ? renameTwins(inOrder, replaced, maker, warnings) : inOrder
+  if (revisions.size > 0) unique = revise(unique, revisions, replaced, maker)
+  if (replaced.size === 0) return { functions: unique, claims, warnings, sorted }
+  return { functions: unique, claims: claims.map(claim => withLatest(claim, replaced)), warnings, sorted }
+}
+
+/** @param functions - by key */
+function hasTwins(functions: readonly FunctionVersion[]): boolean {
+  for (let i = 1; i < functions.length; i++) if (functions[i]!.key === functions[i - 1]!.key) return true
+  return false
+}
+
+function sortFunctions(functions: readonly FunctionVersion[], before: Settled | null): FunctionVersion[] {
+  const last = before?.sorted ?? null
+  if (last === null) return [...functions].sort(compareFunctions)
+  const { gone, fresh } = compareLists(last.functions, functions)
+  const lost = new Set(gone)
+  const kept = lost.size === 0 ? last.inOrder : last.inOrder.filter(fn => !lost.has(fn))
+  return mergeSorted(kept, [...fresh].sort(compareFunctions), compareFunctions)
+}
+
+/** @param functions - by key; the first of several with one key keeps it */
+function renameTwins(
+  functions: readonly FunctionVersion[],
+  replaced: Replacements,
+  maker: FunctionMaker,
+  warnings: Warning[],
+): FunctionVersion[] {
+  const unique: FunctionVersion[] = []
+  let holder: FunctionVersion | null = null
+  for (const fn of functions) {
+    if (holder === null || fn.key !== holder.key) {
+      holder = fn
+      unique.push(fn)
+      continue
+    }
+    const renamed = maker.reuse({ ...fn, key: `${fn.key}#${fn.entryFile}` })
+    unique.push(renamed)
+    replaced.set(fn, renamed)
+    warnings.push(duplicateWarning(holder, fn))
+  }
+  return unique.sort(compareKeys)
+}
+
+/** Looks up each revised function: there are few of them among thousands. */
+function revise(
+  functions: readonly FunctionVersion[],
+  revisions: Revisions,
+  replaced: Replacements,
+  maker: FunctionMaker,
+): FunctionVersion[] {
+  const revised = functions.slice()
+  for (const [key, revision] of revisions) {
+    const index = countUpTo(revised, { key }, compareKeys) - 1
+    const fn = revised[index]
+    if (fn?.key !== key) continue
+    revised[index] = maker.reuse({ ...fn, signature: `${fn.signature}.${revision}` })
+    replaced.set(fn, revised[index])
+  }
+  return revised
+}
+
+function compareKeys(a: Pick<FunctionVersion, 'key'>, b: Pick<FunctionVersion, 'key'>): number {
+  return compareText(a.key, b.key)
+}
+
+function joinTargets(
+  functions: readonly FunctionVersion[],
+  targets: readonly FunctionVersion[],
+  replaced: Replacements,
+  maker: FunctionMaker,
+): FunctionVersion[] {
+  const byFile = new Map<string, FunctionVersion>()
+  const all = new Set(functions)
+  for (const fn of functions) if (fn.version === null) byFile.set(fn.entryFile, fn)
+  for (const target of targets) {
+    const same = byFile.get(target.entryFile)
+    const fn = same === undefined ? target : withMethodsOf(same, target, maker)
+    if (same !== undefined) all.delete(same)
+    all.add(fn)
+    if (same !== undefined && same !== fn) replaced.set(same, fn)
+    if (target !== fn) replaced.set(target, fn)
+    byFile.set(fn.entryFile, fn)
+  }
+  return [...all]
+}
+
+/** The function's own methods limit every call, so they must hold those of all its routes. */
+function withMethodsOf(fn: FunctionVersion, target: FunctionVersion, maker: FunctionMaker): FunctionVersion {
+  const wanted = new Set([...fn.policy.methods, ...target.policy.methods])
+  if (wanted.size === fn.policy.methods.length) return fn
+  return maker.reuse({ ...fn, policy: { ...fn.policy, methods: METHODS.filter(method => wanted.has(method)) } })
+}
+
+function withLatest(claim: Claim, replaced: Replacements): Claim {
+  const fn = latest(claim.fn, replaced)
+  return fn === claim.fn ? claim : { ...claim, fn }
+}
+
+function latest(fn: FunctionVersion, replaced: Replacements): FunctionVersion {
+  const next = replaced.get(fn)
+  return next === undefined ? fn : latest(next, replaced)
+}
+
+/** A function folder keeps the plain key before a file route, then the text order of files decides. */
+function compareFunctions(a: FunctionVersion, b: FunctionVersion): number {
+  return compareText(a.key, b.key) || compareText(b.kind, a.kind) || compareText(a.entryFile, b.entryFile)
+}
+
+function duplicateWarning(holder: FunctionVersion, fn: FunctionVersion): Warning {
+  const name = fn.version === null ? fn.name : `${fn.name}@${fn.version}`
+  const text = `has the name ${name} of ${holder.entryFile} in the same runtime`
+  const hint = 'Rename one of them: calls by name reach the other.'
+  return pathWarning('DUPLICATE_NAME', fn.entryFile, text, hint)
 }

@@ -1,15 +1,17 @@
 /** The handlers of one folder: its own, versions, file routes, manifest, home. Owner: §2.2, §2.3, §9. */
 
-import type { FunctionVersion } from '../core/catalog.ts'
-import { isFunctionName, isVersion } from '../core/identity.ts'
-import { findTarget } from './entry-file.ts'
-import { extensionOf } from './file-name.ts'
-import { addFileRoutes } from './file-routes.ts'
-import { FolderMaker } from './folder-maker.ts'
-import type { FunctionMaker, Handler, Identity } from './functions.ts'
-import { isVersionLike } from './layouts.ts'
-import { addManifest } from './manifest.ts'
-import { toTurnOnHint } from './runtime-off.ts'
+import type { PolicyTarget } from '../config/policy-layers.ts'
+import type { RouteEntry } from '../config/routes-file.ts'
+import type { FunctionVersion, SchemaFileRef } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import { isFunctionName, isVersion, type Method, METHODS } from '../core/identity.ts'
+import { parsePattern } from '../core/pattern.ts'
+import { pathWarning, toChild } from './disk.ts'
+import { findTarget, type Target } from './entry-file.ts'
+import { extensionOf, parseFileName, type RouteFile, SCHEMA_NAME, schemaNamesOf } from './file-name.ts'
+import { type FunctionMaker, type Handler, type Identity, lacksPackages, manifestsOf } from './functions.ts'
+import { isVersionLike, toTurnOnHint } from './layouts.ts'
+import type { DirNode, FileEntry } from './snapshot.ts'
 import type { Visit } from './visit.ts'
 
 /** Adds to the visit's part what the folder itself contributes. */
@@ -19,11 +21,16 @@ export function addHandlers(visit: Visit, maker: FunctionMaker): void {
 
 class Handlers {
   readonly #visit: Visit
-  readonly #folder: FolderMaker
+  readonly #maker: FunctionMaker
+  /** `fn.config.json` of the folder, below the root; it need not exist. */
+  readonly #configPath: string
+  /** Names of the schema files that describe a handler. */
+  readonly #usedSchemas = new Set<string>()
 
   constructor(visit: Visit, maker: FunctionMaker) {
     this.#visit = visit
-    this.#folder = new FolderMaker(visit, maker)
+    this.#maker = maker
+    this.#configPath = toChild(visit.node.path, 'fn.config.json')
   }
 
   add(): void {
@@ -38,9 +45,9 @@ class Handlers {
       if (visit.isVersion) this.#addVersion(entry)
       else this.#addFunction(entry)
     }
-    addFileRoutes(this.#folder, entries)
-    addManifest(this.#folder)
-    this.#visit.part.warnings.push(...this.#folder.schemas.check())
+    this.#addFileRoutes(entries)
+    this.#addManifest()
+    this.#checkSchema()
     this.#addHome()
     if (visit.config?.assets !== undefined && visit.node.path !== '') {
       visit.warn('NESTED_ASSETS', 'sets assets, which only the fn.config.json of the root can', 'Move it to the root.')
@@ -54,7 +61,7 @@ class Handlers {
     if (path === undefined) {
       return files.entries.flatMap(({ fileName }) => {
         const target = findTarget(node, fileName, facts.enabled)
-        return target.ok ? [this.#folder.handler(target)] : []
+        return target.ok ? [this.#handler(target)] : []
       })
     }
     const target = findTarget(node, path, facts.enabled)
@@ -63,7 +70,7 @@ class Handlers {
       return []
     }
     const wanted = config?.runtime ?? target.runtime
-    if (wanted === target.runtime) return [this.#folder.handler(target)]
+    if (wanted === target.runtime) return [this.#handler(target)]
     const text = `entrypoint ${JSON.stringify(path)} is a ${target.runtime} file, but runtime is "${wanted}"`
     this.#visit.warn('ENTRYPOINT', text, 'Make the two agree, or leave out runtime.')
     return []
@@ -95,35 +102,35 @@ class Handlers {
       version: null,
       kind: isFunction ? 'function' : 'file',
     }
-    const fn = this.#folder.make(handler, identity, { kind: isFunction ? 'function' : 'file' }, true)
+    const fn = this.#make(handler, identity, { kind: isFunction ? 'function' : 'file' }, true)
     if (this.#claimEntry(fn)) part.functions.push(fn)
-    // `v1` in a folder without a handler of its own: the folder is a function that has versions only.
+    // `v1` in a folder without a handler: the folder is a function that has versions only.
     const isVersionOnly = isFunction && parent?.isFunction === false && isVersionLike(node.name) && isVersion(node.name)
     if (!isVersionOnly || !isFunctionName(parent.name)) return
-    part.functions.push(this.#folder.make(handler, versionOf(parent.name, node.name), { kind: 'function' }, false))
+    part.functions.push(this.#make(handler, versionOf(parent.name, node.name), { kind: 'function' }, false))
   }
 
-  /** A folder inside a function: `@version` of it, and by its path a route of its own. */
+  /** A folder inside a function: `@version` of it, and a separate route by its path. */
   #addVersion(handler: Handler): void {
     const { part, config, context, node, facts } = this.#visit
     const { name, prefix } = context
     const parentName = context.parent!.name
     const isAddressed = isFunctionName(parentName)
     if (isAddressed) {
-      const fn = this.#folder.make(handler, versionOf(parentName, node.name), { kind: 'version' }, true)
+      const fn = this.#make(handler, versionOf(parentName, node.name), { kind: 'version' }, true)
       part.functions.push(fn)
       // Its own config never forces it onto a URL (§9).
       this.#claimListed(fn, false)
     }
     if (prefix === null) return
     // A schedule runs once: on the version when there is one.
-    const fn = this.#folder.make(handler, { name, version: null, kind: 'function' }, { kind: 'function' }, !isAddressed)
+    const fn = this.#make(handler, { name, version: null, kind: 'function' }, { kind: 'function' }, !isAddressed)
     if (!this.#claimPath(fn, false)) return
     part.functions.push(fn)
     if (config?.identity !== true || takesTheRest(prefix)) return
     const { methods } = fn.policy
     const forced = facts.options.forceUrl
-    const origin = this.#folder.configPath
+    const origin = this.#configPath
     part.claim({ fn, route: `${prefix}/*`, methods, source: 'config', forced, origin, implied: true })
   }
 
@@ -147,7 +154,7 @@ class Handlers {
       methods: fn.policy.methods,
       source: 'config',
       forced: forced || facts.options.forceUrl,
-      origin: config === null ? fn.entryFile : this.#folder.configPath,
+      origin: config === null ? fn.entryFile : this.#configPath,
       implied: true,
     } as const
     if (!part.claim({ ...request, route: path })) return false
@@ -172,7 +179,7 @@ class Handlers {
   #claimListed(fn: FunctionVersion, forced: boolean): void {
     const { part, config, facts } = this.#visit
     const isForced = forced || facts.options.forceUrl
-    const origin = this.#folder.configPath
+    const origin = this.#configPath
     for (const route of config?.invoke.routes ?? []) {
       const { methods } = fn.policy
       part.claim({ fn, route, methods, source: 'config', forced: isForced, origin, implied: false })
@@ -191,7 +198,161 @@ class Handlers {
     const { route, redirect } = config.home
     const path = route === undefined || route.startsWith('/') ? (route ?? null) : `${prefix}/${route}`
     const folder = prefix === '' ? '/' : prefix
-    part.homes.push({ folder, route: path, redirect: redirect ?? null, origin: this.#folder.configPath })
+    part.homes.push({ folder, route: path, redirect: redirect ?? null, origin: this.#configPath })
+  }
+
+  /** @param entries - handlers of the folder itself */
+  #addFileRoutes(entries: readonly Handler[]): void {
+    const visit = this.#visit
+    const { part, node, files, config, context, facts } = visit
+    const { prefix, name } = context
+    const { routes } = files
+    const hasEntry = entries.length > 0
+    const isLone = !hasEntry && routes.length === 1
+    for (const { file, methods: wanted } of routes) {
+      const target = findTarget(node, file.fileName, facts.enabled)
+      if (!target.ok) continue
+      const methods = hasEntry ? this.#leftByEntrypoint(file, wanted, entries[0]!) : wanted
+      if (methods.length === 0) continue
+      const identity: Identity = { name: toChild(name, file.stem), version: null, kind: 'file' }
+      const fn = this.#make(this.#handler(target), identity, { kind: 'file', methods }, isLone)
+      if (prefix === null) {
+        part.ignore(fn.entryFile, 'its folder has no public path')
+        continue
+      }
+      const route = `${prefix}/${file.path}`
+      const origin = fn.entryFile
+      if (part.claim({ fn, route, methods, source: 'file', forced: false, origin, implied: false }))
+        part.functions.push(fn)
+    }
+    if (hasEntry || routes.length === 1) return
+    if (config === null || config.problem !== undefined) return
+    if (config.schedule === undefined && config.scheduleProblem === undefined && config.keepWarm === undefined) return
+    const text = `sets schedule or keep_warm, but its folder has ${routes.length} handlers and none that stands for it`
+    const hint = 'Move the block to the fn.config.json of a folder with one handler.'
+    visit.warn('SCHEDULE_WITHOUT_FUNCTION', text, hint)
+  }
+
+  /** An explicit `entrypoint` answers all its methods: what it leaves to another file of its folder with the same route. */
+  #leftByEntrypoint(file: RouteFile, methods: readonly Method[], entry: Handler): readonly Method[] {
+    const { part, node, config, context } = this.#visit
+    if (config?.entrypoint === undefined || context.prefix === null) return methods
+    const pattern = parsePattern(`${context.prefix}/${file.path}`)
+    if ('problem' in pattern) return methods
+    const held = new Set<Method>()
+    const entryFile = toChild(entry.folder, entry.file.name)
+    for (const claim of part.claims) {
+      if (claim.fn.entryFile !== entryFile || claim.pattern.shape !== pattern.shape) continue
+      for (const method of claim.methods) held.add(method)
+    }
+    const taken = methods.filter(method => held.has(method))
+    const path = toChild(node.path, file.fileName)
+    if (taken.length > 0 && path !== entryFile) {
+      part.ignore(path, `entrypoint is ${config.entrypoint}, which answers ${taken.join(', ')} of this path`)
+    }
+    return methods.filter(method => !held.has(method))
+  }
+
+  /** One function for each file, whatever routes lead to it. */
+  #addManifest(): void {
+    const byTarget = new Map<string, RouteEntry[]>()
+    for (const entry of this.#visit.configs.routes) {
+      byTarget.set(entry.target, [...(byTarget.get(entry.target) ?? []), entry])
+    }
+    for (const [path, entries] of byTarget) this.#addTarget(path, entries)
+  }
+
+  #addTarget(path: string, entries: readonly RouteEntry[]): void {
+    const { part, node, layers, configs, helpers, context, facts } = this.#visit
+    const origin = toChild(node.path, 'fn.routes.json')
+    const target = findTarget(node, path, facts.enabled)
+    if (!target.ok) {
+      const text = `routes[${JSON.stringify(entries[0]!.definition)}]: the target ${JSON.stringify(path)} ${target.problem}`
+      part.warnings.push(pathWarning('MANIFEST_TARGET', origin, text, target.hint))
+      return
+    }
+    const inner = target.folders.map(folder => facts.configs(folder))
+    const { env, envProblem } = inner.at(-1) ?? configs
+    const targetNode = target.folders.at(-1) ?? node
+    const handler: Handler = {
+      runtime: target.runtime,
+      folder: target.folder,
+      file: target.file,
+      fnFolder: target.folder,
+      layers: [...layers, ...inner.map(({ config }) => config)],
+      env,
+      envProblem,
+      helpers,
+      manifests: manifestsOf(targetNode, target.runtime),
+      schema: this.#schemaOf(targetNode, target.file),
+    }
+    const named = new Set(entries.flatMap(entry => entry.methods))
+    const methods = METHODS.filter(method => named.has(method))
+    const name = toChild(context.name, path.slice(0, path.length - extensionOf(path).length))
+    const fn = this.#make(handler, { name, version: null, kind: 'file' }, { kind: 'file', methods }, false)
+    let isClaimed = false
+    for (const entry of entries) {
+      const request = { fn, route: entry.path, methods: entry.methods, source: 'manifest', forced: false } as const
+      if (part.claim({ ...request, origin, implied: false })) isClaimed = true
+    }
+    if (isClaimed) part.targets.push(fn)
+  }
+
+  /** A file of the folder or below it as a handler of the folder. */
+  #handler({ runtime, folder, file }: Target): Handler {
+    const { node, layers, helpers, configs, part } = this.#visit
+    const manifests = manifestsOf(node, runtime)
+    if (lacksPackages(node, runtime)) part.manifests.push({ runtime, folder: node.path })
+    // An entrypoint further down stands for the folder of its function.
+    const schema = this.#schemaOf(node, file, folder !== node.path)
+    return {
+      runtime,
+      folder,
+      file,
+      fnFolder: node.path,
+      layers,
+      env: configs.env,
+      envProblem: configs.envProblem,
+      helpers,
+      manifests,
+      schema,
+    }
+  }
+
+  /** Problems of the folder's config that concern this function become warnings of the folder. */
+  #make(handler: Handler, identity: Identity, target: PolicyTarget, isScheduled: boolean): FunctionVersion {
+    const { warnings } = this.#visit.part
+    const found: Warning[] = []
+    const fn = this.#maker.make(handler, identity, { ...target, label: this.#configPath, warnings: found }, isScheduled)
+    // One config may make several functions and is wrong once.
+    for (const warning of found) if (!warnings.some(known => known.message === warning.message)) warnings.push(warning)
+    return fn
+  }
+
+  /**
+   * The file beside a handler.
+   * @param node - folder in which it is looked for
+   * @param isEntrypoint - the handler lies further down, and stands for this folder
+   */
+  #schemaOf(node: DirNode, file: FileEntry, isEntrypoint = false): SchemaFileRef | null {
+    const name = parseFileName(file.name)
+    const standsForFolder = isEntrypoint || (name.kind === 'route' && name.path === '')
+    for (const wanted of schemaNamesOf(file.name, standsForFolder)) {
+      const found = node.files.find(other => other.name === wanted)
+      if (found === undefined) continue
+      if (node === this.#visit.node) this.#usedSchemas.add(wanted)
+      return { path: toChild(node.path, wanted), size: found.size, mtimeMs: found.mtimeMs }
+    }
+    return null
+  }
+
+  /** Warns of a `schema.json` that describes nothing; files of other names may be data of a handler. */
+  #checkSchema(): void {
+    const { node, part } = this.#visit
+    if (this.#usedSchemas.has(SCHEMA_NAME) || !node.files.some(file => file.name === SCHEMA_NAME)) return
+    const text = 'describes no handler: it is not used'
+    const hint = 'It is for index, handler, main and get.js of its folder; [id].js has [id].schema.json.'
+    part.warnings.push(pathWarning('SCHEMA_UNUSED', toChild(node.path, SCHEMA_NAME), text, hint))
   }
 }
 

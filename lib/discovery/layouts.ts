@@ -9,7 +9,9 @@
  *         └─ node_modules/ .git/  skipped   never read
  */
 
-import { isReservedPath, isRuntimeName, type RuntimeName } from '../core/identity.ts'
+import type { IgnoredPath } from '../core/catalog.ts'
+import type { Warning } from '../core/errors.ts'
+import { isReservedPath, isRuntimeName, RUNTIME_OF_EXTENSION, type RuntimeName } from '../core/identity.ts'
 
 const SKIPPED: ReadonlySet<string> = new Set(['node_modules', 'vendor', '__pycache__', 'target'])
 
@@ -45,7 +47,7 @@ export function isScriptFolder(path: string): boolean {
 }
 
 /**
- * What a file often is, by its name and folder, so that it is served only when it has a callable. A script is loaded by no
+ * The usual role of a file, by its name and folder; it is served only when it has a callable. A script is loaded by no
  * function; the configuration of a tool may be, and its default export is for the tool. Null for all other files.
  */
 export function usualRole(folder: string, fileName: string): 'script' | 'configuration' | null {
@@ -87,9 +89,45 @@ export function kindOf(traits: FolderTraits): FolderKind {
 const VERSION_LIKE = /^v?\d+(?:[._-][a-zA-Z0-9_.-]*)?$/
 
 /**
- * True for a label such as `v1`, `2.0` or `2024-05-01`: a folder without a handler of its own, but with such children,
+ * True for a label such as `v1`, `2.0` or `2024-05-01`: a folder without a handler, but with such children,
  * still has versions.
  */
 export function isVersionLike(label: string): boolean {
   return VERSION_LIKE.test(label)
+}
+
+/** Files named in one warning. */
+const MAX_NAMED_FILES = 5
+
+/** Why a file of a language that is off is ignored. */
+export function toOffReason(runtime: RuntimeName): string {
+  return `the runtime ${runtime} is not enabled in FN_RUNTIMES`
+}
+
+/** The setting to type. It lists the enabled runtimes too, because a list turns off the others. */
+export function toTurnOnHint(runtimes: Iterable<RuntimeName>): string {
+  const names = [...runtimes]
+  const all = names.join(',')
+  return `Turn it on: --runtimes ${all} (FN_RUNTIMES=${all}), or "runtimes": ${JSON.stringify(names)} in fngw.json.`
+}
+
+/**
+ * One warning for all files of languages that are neither enabled nor disabled.
+ * @param enabled - runtimes that are on by default
+ */
+export function toOffWarnings(ignored: readonly IgnoredPath[], enabled: readonly RuntimeName[]): Warning[] {
+  const runtimes = new Set<RuntimeName>()
+  const paths: string[] = []
+  for (const { path, reason } of ignored) {
+    const runtime = RUNTIME_OF_EXTENSION.get(path.slice(path.lastIndexOf('.')))
+    if (runtime === undefined || reason !== toOffReason(runtime)) continue
+    runtimes.add(runtime)
+    paths.push(path)
+  }
+  const [first] = paths
+  if (first === undefined) return []
+  const rest = paths.length > MAX_NAMED_FILES ? ` and ${paths.length - MAX_NAMED_FILES} more` : ''
+  const named = `${paths.slice(0, MAX_NAMED_FILES).join(', ')}${rest}`
+  const message = `${[...runtimes].join(' and ')} ${runtimes.size > 1 ? 'are' : 'is'} not enabled by default; not served: ${named}`
+  return [{ code: 'RUNTIME_OFF', path: first, message, hint: toTurnOnHint([...enabled, ...runtimes]) }]
 }

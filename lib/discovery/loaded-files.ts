@@ -5,9 +5,14 @@
  *   worker ──files──► report ──► folders to watch        changed file ──► revision of each function that loaded it
  */
 
-import { realpathSync, statSync } from 'node:fs'
+import { realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
+import { diskStamp, GONE, parentOf, toChild } from './disk.ts'
+import { extensionOf, manifestRuntime } from './file-name.ts'
+import { sourcesBelow, stampOf } from './functions.ts'
+import { type DirNode, type FileEntry, findFolder, type Snapshot } from './snapshot.ts'
 
 /** Files remembered at most; what is loaded beyond them is not seen when it changes. */
 export const MAX_LOADED_FILES = 10_000
@@ -26,8 +31,8 @@ interface Reported {
   /** Of the function version that reported. */
   signature: string
   files: Set<string>
-  /** Paths it was told, files or not: a handler that writes frames of its own must not keep the gateway looking. */
-  told: number
+  /** Paths received, files or not: a handler that sends invalid reports must not keep the gateway busy. */
+  reported: number
 }
 
 export class LoadedFiles {
@@ -50,7 +55,7 @@ export class LoadedFiles {
     return this.#revisions
   }
 
-  /** Tells, now and whenever they change, in which folders loaded files lie. */
+  /** Calls back now and after each change with the folders that contain loaded files. */
   follow(onFolders: (folders: LoadedFolders) => void): void {
     this.#onFolders = onFolders
     onFolders(this.#folders)
@@ -72,15 +77,15 @@ export class LoadedFiles {
     // A worker that still finishes its calls says nothing about the version that serves.
     if (this.#functions.get(fn.key)?.signature !== fn.signature) return
     let known = this.#reports.get(fn.key)
-    // What the version before had loaded is watched until now: an edit while a worker starts must not be missed.
+    // Files of the previous version are watched until now: an edit while a worker starts must not be missed.
     if (known !== undefined && known.signature !== fn.signature) {
       this.#forget(fn.key)
       known = undefined
     }
-    known ??= { signature: fn.signature, files: new Set(), told: 0 }
+    known ??= { signature: fn.signature, files: new Set(), reported: 0 }
     this.#reports.set(fn.key, known)
-    known.told += paths.length
-    if (known.told > MAX_LOADED_FILES * 2) return
+    known.reported += paths.length
+    if (known.reported > MAX_LOADED_FILES * 2) return
     const fresh = paths.filter(path => !known.files.has(path))
     for (const path of fresh) this.#add(fn.key, known, path)
     if (fresh.length > 0) this.#onFolders?.(this.#folders)
@@ -96,7 +101,7 @@ export class LoadedFiles {
       for (const file of this.#filesAt(path)) {
         if (!this.isChanged(file)) continue
         const known = this.#files.get(file)!
-        known.stamp = stampOf(file)
+        known.stamp = diskStamp(file)
         for (const key of known.keys) bumped.add(key)
       }
     }
@@ -107,16 +112,16 @@ export class LoadedFiles {
     return true
   }
 
-  /** What of the files that a function had loaded is different from what was last known, as text; empty when nothing is. */
+  /** The loaded files of a function that changed since they were last inspected, as text; empty without changes. */
   changesOf(key: string): string {
     const changed = [...(this.#reports.get(key)?.files ?? [])].filter(file => this.isChanged(file))
-    return changed.map(file => `${file}|${stampOf(file)}`).join('\n')
+    return changed.map(file => `${file}|${diskStamp(file)}`).join('\n')
   }
 
   /** True when a loaded file is different from what was last known. */
   isChanged(file: string): boolean {
     const known = this.#files.get(file)
-    return known !== undefined && known.stamp !== stampOf(file)
+    return known !== undefined && known.stamp !== diskStamp(file)
   }
 
   /** Bytes of a loaded file when it was last looked at, null for other files. */
@@ -128,7 +133,7 @@ export class LoadedFiles {
   #add(key: string, report: Reported, path: string): void {
     let file = this.#files.get(path)
     if (file === undefined) {
-      const stamp = stampOf(path)
+      const stamp = diskStamp(path)
       if (stamp === GONE || this.#files.size >= MAX_LOADED_FILES) return
       file = { stamp, keys: new Set() }
       this.#files.set(path, file)
@@ -167,22 +172,47 @@ export class LoadedFiles {
   }
 }
 
-const GONE = 'gone'
-
-function stampOf(path: string): string {
-  try {
-    const { size, mtimeMs } = statSync(path)
-    return `${size}|${mtimeMs}`
-  } catch {
-    return GONE
-  }
-}
-
 /** Without links; of a path that is gone those of its folder are followed. */
 function realPathOf(path: string): string {
   try {
     return realpathSync(path)
   } catch {
     return path === dirname(path) ? path : join(realPathOf(dirname(path)), basename(path))
+  }
+}
+
+/** Files inspected at most: a caller waits for the result. */
+const MAX_LOOKED_AT = 1000
+
+/**
+ * Looks at the files in reach of a function: of its folder and what is below it, of the folders above, and of private
+ * folders there.
+ * @returns a text that is another one when the files are; null when all are as they were
+ */
+export function findChange(
+  { root, rootPath }: Snapshot,
+  { entryFile, runtime }: Pick<FunctionVersion, 'entryFile' | 'runtime'>,
+): string | null {
+  const changes: string[] = []
+  for (const { folder, file } of filesInReach(root, parentOf(entryFile)).slice(0, MAX_LOOKED_AT)) {
+    const owner = RUNTIME_OF_EXTENSION.get(extensionOf(file.name)) ?? manifestRuntime(file.name)
+    if (owner !== runtime) continue
+    const stamp = `${toChild(folder, file.name)}|${diskStamp(join(rootPath, folder, file.name))}`
+    if (stamp !== stampOf(folder, file)) changes.push(stamp)
+  }
+  return changes.length === 0 ? null : changes.join('\n')
+}
+
+/** Nearest first. */
+function filesInReach(root: DirNode, folder: string): { folder: string; file: FileEntry }[] {
+  const found: { folder: string; file: FileEntry }[] = []
+  for (let path = folder; ; path = parentOf(path)) {
+    const node = findFolder(root, path)
+    if (node !== null) {
+      found.push(...node.files.map(file => ({ folder: path, file })))
+      const isOwn = path === folder && path !== ''
+      found.push(...node.dirs.filter(dir => isOwn || dir.name.startsWith('_')).flatMap(sourcesBelow))
+    }
+    if (path === '') return found
   }
 }

@@ -1,12 +1,14 @@
 /** Watches files that functions loaded and that the watch of the tree does not cover. Owner: §2.2, page discovery/layouts. */
 
-import { type FSWatcher, statSync } from 'node:fs'
+import type { FSWatcher } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
+import { ChangeQueue } from './change-queue.ts'
+import { diskStamp } from './disk.ts'
 import type { LoadedFolders } from './loaded-files.ts'
-import { isWatchLimit, type WatchFolder } from './tree-watcher.ts'
+import { idOf, isWatchLimit, type WatchFolder, watchPlain } from './tree-watcher.ts'
 
-/** Folders that have a watch of their own; the files of others are looked at instead. */
+/** Folders that are watched; the files of others are polled instead. */
 export const MAX_WATCHED_FOLDERS = 500
 
 export interface OutsideWatchOptions {
@@ -89,7 +91,7 @@ export class OutsideWatcher {
     this.#timer.unref?.()
   }
 
-  /** A folder that was made anew has lost its watch without a word. */
+  /** A folder that was deleted and created again has lost its watch without an event. */
   #lookAtAll(): void {
     for (const folder of this.#folders.keys()) {
       const watched = this.#watched.get(folder)
@@ -110,8 +112,53 @@ export class OutsideWatcher {
   }
 }
 
-/** Device and inode; empty when there is no such folder. */
-function idOf(folder: string): string {
-  const stats = statSync(folder, { throwIfNoEntry: false })
-  return stats?.isDirectory() ? `${stats.dev}:${stats.ino}` : ''
+/** Milliseconds between the first change and the call. */
+const DEBOUNCE_MS = 25
+/** Milliseconds between two looks where changes cannot be watched. */
+const POLL_MS = 1000
+
+interface EnvWatchOptions {
+  clock: Clock
+  /** Full path of the folder. */
+  folder: string
+  /** Names of the files; they need not exist. */
+  names: readonly string[]
+  /** Must not reject; calls do not overlap. */
+  onChange: () => Promise<void>
+  watchFolder?: WatchFolder
+}
+
+/**
+ * Watches the env files of the project, which are beside the functions root or above it.
+ * @returns a function that ends the watch
+ */
+export function watchEnvFiles({
+  clock,
+  folder,
+  names,
+  onChange,
+  watchFolder = watchPlain,
+}: EnvWatchOptions): () => void {
+  const stamps = new Map(names.map(name => [join(folder, name), diskStamp(join(folder, name))]))
+  const changes = new ChangeQueue({ clock, delayMs: DEBOUNCE_MS, isHalfSaved: () => false, onChange: () => onChange() })
+  const watcher = new OutsideWatcher({
+    clock,
+    everyMs: POLL_MS,
+    isCovered: () => false,
+    isChanged: file => {
+      const stamp = diskStamp(file)
+      const isNew = stamps.get(file) !== stamp
+      stamps.set(file, stamp)
+      return isNew
+    },
+    watchFolder,
+    mark: file => changes.add(file),
+    // From then on the files are polled; the watch of the tree reports the same limit.
+    onLimit: () => {},
+  })
+  watcher.follow(new Map([[folder, new Set(stamps.keys())]]))
+  return () => {
+    watcher.close()
+    changes.close()
+  }
 }

@@ -2,16 +2,15 @@
 
 import { setImmediate } from 'node:timers/promises'
 import type { Warning } from '../core/errors.ts'
-import { EMPTY, exact, exactNumber } from '../core/exact-list.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
 import { countUpTo } from '../core/list-change.ts'
 import { compareText } from '../core/text.ts'
 import { mayBeHandler } from './callable.ts'
 import * as disk from './disk.ts'
+import { below, leadsBack, parentOf, toChild } from './disk.ts'
 import { CONFIG_FILES, extensionOf, isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason, usualRole } from './layouts.ts'
-import { below, leadsBack, parentOf, toChild } from './tree-path.ts'
 
 /** Folder levels below the functions root that are read at all; helper sources may lie deeper than routes. */
 export const MAX_TREE_DEPTH = 12
@@ -21,7 +20,7 @@ export interface FileEntry {
   /** Bytes. */
   readonly size: number
   readonly mtimeMs: number
-  /** True for a file that is often a test, script or configuration, and whose text shows that it is no handler. */
+  /** True for a file that is often a test, script or configuration, and whose text shows that it is not a handler. */
   readonly hasNoCallable?: true
 }
 
@@ -52,12 +51,12 @@ export interface DirNode {
   readonly realPath: string
   /** Source, config and schema files and manifests of compiled functions, sorted by name. */
   readonly files: readonly FileEntry[]
-  /** Names of the other files, sorted. Their sizes and times matter to nobody here: data may change at every call. */
+  /** Names of the other files, sorted. Without sizes and times: data may change at every call. */
   readonly otherFiles: readonly string[]
   /** Sorted by name. */
   readonly dirs: readonly DirNode[]
   readonly texts: ConfigTexts
-  /** What could not be read here. */
+  /** Warnings about files and folders here that could not be read. */
   readonly problems: readonly Warning[]
   /** Why the folder was not read; null when it was. */
   readonly skipped: string | null
@@ -91,7 +90,7 @@ export interface SnapshotOptions {
   times?: disk.ListingTimes
 }
 
-/** Of a folder without any: one object, so that it is told by a glance. */
+/** Of a folder without config files; compared by identity. */
 export const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null, env: null, dotenv: null })
 /** Folders read before other work of the process gets its turn. */
 const FOLDERS_PER_TURN = 50
@@ -115,7 +114,7 @@ export async function readSnapshot(options: SnapshotOptions): Promise<Snapshot> 
   }
 }
 
-/** What is known of a folder before it is read. */
+/** A folder before it is read. */
 interface Place {
   name: string
   path: string
@@ -133,7 +132,6 @@ class Reader {
   /** Those and the folders on the way to them. */
   readonly #touched = new Set<string>()
   #excluded: ReadonlySet<string> = new Set()
-  readonly #names = new Map<string, string>()
   #foldersLeft = disk.MAX_TREE_FOLDERS
   #shortage: Warning | null = null
 
@@ -148,7 +146,7 @@ class Reader {
     // After a shortage it is unknown what else has changed.
     const isKnown = this.#before !== null && previous?.shortage === null
     this.#dirty = !isKnown || changed == null ? null : new Set()
-    for (const path of changed ?? EMPTY) {
+    for (const path of changed ?? []) {
       this.#touch(path)
       // Up to a folder that was there before: that one lists what is new.
       let folder = path
@@ -189,7 +187,7 @@ class Reader {
 
   #rootConfig(): ConfigText | null {
     const text = this.#configText('', 'config', this.#before, [])
-    // One that was there may be a broken link now, which is no reason to take its assets for functions.
+    // A known config may be a broken link now; its assets must not turn into functions.
     const isBroken = text === null && this.#before?.texts.config != null && this.#isListed('', CONFIG_FILES.config)
     return isBroken ? this.#toText('config', null, this.#before) : text
   }
@@ -229,7 +227,7 @@ class Reader {
     }
     if (this.#foldersLeft-- <= 0) {
       // One warning for the whole tree, at the first folder left out.
-      const problems = this.#foldersLeft === -1 ? [disk.largeTreeWarning(place.path)] : EMPTY
+      const problems = this.#foldersLeft === -1 ? [disk.largeTreeWarning(place.path)] : []
       return emptyNode(place, `beyond ${disk.MAX_TREE_FOLDERS} folders`, problems)
     }
     yield
@@ -242,7 +240,7 @@ class Reader {
       return keep(before, emptyNode(place, `cannot be read: ${disk.reasonOf(error)}`, [problem]))
     }
     const node = keep(before, yield* this.#contents(place, entries, before))
-    // What a link leads to changes without the folder, and what could not be read is asked for again.
+    // The target of a link changes without the folder, and a failed read has to be repeated.
     const isPlain = node.problems.length === 0 && entries.every(entry => entry.isFile() || entry.isDirectory())
     this.#options.times?.keep(node, isPlain ? times : null)
     return node
@@ -285,11 +283,11 @@ class Reader {
       name: place.name,
       path: place.path,
       realPath,
-      files: exact(files),
-      otherFiles: exact(otherFiles),
-      dirs: exact(dirs),
+      files,
+      otherFiles,
+      dirs,
       texts,
-      problems: exact(problems),
+      problems,
       skipped: null,
     }
   }
@@ -299,14 +297,14 @@ class Reader {
     const place = { name, path, level: parent.level + 1, chain: [...parent.chain, realPath] }
     const same = before?.realPath === realPath ? before : null
     const skipped = this.#excluded.has(path) ? 'the static assets folder' : skippedReason(name)
-    if (skipped !== null) return keep(same, emptyNode(place, skipped, EMPTY))
+    if (skipped !== null) return keep(same, emptyNode(place, skipped, []))
     const isTooDeep = place.level > MAX_TREE_DEPTH
-    if (isTooDeep) return keep(same, emptyNode(place, `below ${MAX_TREE_DEPTH} folder levels`, EMPTY))
+    if (isTooDeep) return keep(same, emptyNode(place, `below ${MAX_TREE_DEPTH} folder levels`, []))
     return yield* this.#folder(place, same)
   }
 
   #toFile(folder: string, name: string, { size, mtimeMs }: disk.DiskStat, before: DirNode | null): FileEntry {
-    const file = { name: this.#kept(name), size: exactNumber(size), mtimeMs }
+    const file = { name, size, mtimeMs }
     const role = usualRole(folder, name)
     const runtime = RUNTIME_OF_EXTENSION.get(extensionOf(name))
     if (role === null || runtime === undefined || size > MAX_CONFIG_FILE_BYTES) return file
@@ -321,18 +319,11 @@ class Reader {
     }
   }
 
-  /** Ten thousand files are called `handler.js`: one text for all of them. */
-  #kept(name: string): string {
-    const known = this.#names.get(name)
-    if (known === undefined) this.#names.set(name, name)
-    return known ?? name
-  }
-
   #stat(path: string, isLink: boolean, problems: Warning[]): disk.DiskStat | null {
     return this.#ask(path, isLink, problems, this.#disk.stat)
   }
 
-  /** What the disk says of a file; null, and a warning, when it refuses. */
+  /** A question to the disk about a file; null, and a warning, after an error. */
   #ask<T>(path: string, isLink: boolean, problems: Warning[], ask: (fullPath: string) => T): T | null {
     try {
       return ask(this.#fullPath(path))
@@ -376,7 +367,7 @@ class Reader {
     return old !== undefined && KINDS.every(kind => old[kind] === texts[kind]) ? old : texts
   }
 
-  /** null when there is no such file. */
+  /** null when the file does not exist. */
   #configText(folder: string, kind: ConfigKind, before: DirNode | null, problems: Warning[]): ConfigText | null {
     const path = toChild(folder, CONFIG_FILES[kind])
     const stat = this.#stat(path, false, problems)
@@ -428,7 +419,7 @@ function sameItems<T>(a: readonly T[], b: readonly T[], isSame: (a: T, b: T) => 
 function emptyNode(place: Place, skipped: string, problems: readonly Warning[]): DirNode {
   const { name, path } = place
   const realPath = place.chain.at(-1)!
-  return { name, path, realPath, files: EMPTY, otherFiles: EMPTY, dirs: EMPTY, texts: NO_TEXTS, problems, skipped }
+  return { name, path, realPath, files: [], otherFiles: [], dirs: [], texts: NO_TEXTS, problems, skipped }
 }
 
 /** The folder at a path below a folder, null when it is not there. */

@@ -10,11 +10,10 @@
 import { type Dirent, type FSWatcher, lstatSync, readdirSync, realpathSync, type Stats, statSync, watch } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
-import { MAX_TREE_FOLDERS } from './disk.ts'
+import { below, leadsBack, MAX_TREE_FOLDERS, parentOf, toChild } from './disk.ts'
 import { isConfigName, isSchemaName, isSourceName } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
 import { MAX_TREE_DEPTH } from './snapshot.ts'
-import { below, leadsBack, parentOf, toChild } from './tree-path.ts'
 
 /** Milliseconds between two looks whether the functions root still is the folder that is watched. */
 const ROOT_CHECK_MS = 500
@@ -42,8 +41,6 @@ export interface TreeWatchOptions {
   rootPath: string
   /** Folders below the root that need no watch: those of the snapshot in use. */
   excluded: () => ReadonlySet<string>
-  /** The same text, as it is kept elsewhere anyway: ten thousand are not kept twice. */
-  keptPath: (path: string) => string
   watchFolder: WatchFolder
   /** Gets each changed file or folder below the root, `''` for the root itself. */
   mark: (path: string) => void
@@ -60,28 +57,15 @@ interface Folder {
   isNew: boolean
 }
 
-/** Where the watch stands, below the root. Kept with the watch itself: beside it an object and a map of them were 100 bytes a folder. */
-const PATH = Symbol('path')
-type PlacedWatcher = FSWatcher & { [PATH]?: string | undefined }
-
-/** Called on the watch whose event it is, which tells where. */
-interface WatchListeners {
-  ofFolder(this: FSWatcher, event: string, fileName: string | null): void
-  ofLink(this: FSWatcher, event: string): void
-  ofError(this: FSWatcher): void
-}
-
 /** Watches the functions root, also while it does not exist. Keeps no process alive. */
 export class TreeWatcher {
   readonly #options: TreeWatchOptions
-  readonly #folders = new Map<string, PlacedWatcher>()
-  /** Linked source files: a change of the target is no event of the folder that holds the link. */
-  readonly #links = new Map<string, PlacedWatcher>()
+  readonly #folders = new Map<string, FSWatcher>()
+  /** Linked source files: a change of the target causes no event in the folder that holds the link. */
+  readonly #links = new Map<string, FSWatcher>()
   #rootRealPath = ''
   /** Of linked folders; of all others it follows from the folder above. */
   readonly #realPaths = new Map<string, string>()
-  /** Tell by the watch whose event it is: listeners of its own would be half a kilobyte for each folder. */
-  readonly #listeners: WatchListeners
   readonly #queue: Folder[] = []
   #rootTimer: NodeJS.Timeout | null = null
   /** Device and inode of the root that is watched; empty while there is none. */
@@ -91,7 +75,6 @@ export class TreeWatcher {
 
   constructor(options: TreeWatchOptions) {
     this.#options = options
-    this.#listeners = this.#toListeners()
     this.#checkRootLater()
     this.#start(false)
   }
@@ -158,7 +141,7 @@ export class TreeWatcher {
 
   #scan({ path, isNew }: Folder): void {
     if (this.#isClosed || this.#folders.size >= MAX_TREE_FOLDERS) return
-    if (!this.#folders.has(path) && !this.#watch(path, this.#folders, this.#listeners.ofFolder)) return
+    if (!this.#folders.has(path) && !this.#watch(path, this.#folders, this.#onEvent)) return
     if (isNew) this.#options.mark(path)
     // Listed after the watch began, so that nothing falls between the two.
     for (const entry of list(this.#fullPath(path))) {
@@ -172,7 +155,7 @@ export class TreeWatcher {
     const realPath = realPathOf(this.#fullPath(path))
     if (realPath === null) return
     if (entry.isSymbolicLink() && idOf(realPath) === '') {
-      if (isRelevant(path)) this.#watch(path, this.#links, this.#listeners.ofLink)
+      if (isRelevant(path)) this.#watch(path, this.#links, this.#onLinkEvent)
       return
     }
     const above = parentOf(path)
@@ -197,13 +180,20 @@ export class TreeWatcher {
   }
 
   /** False when it cannot be watched: it is gone, or there are no watches left. */
-  #watch(path: string, into: Map<string, PlacedWatcher>, listener: WatchListeners['ofFolder']): boolean {
+  #watch(
+    path: string,
+    into: Map<string, FSWatcher>,
+    onEvent: (path: string, event: string, fileName: string | null) => void,
+  ): boolean {
     try {
-      const watcher: PlacedWatcher = this.#options.watchFolder(this.#fullPath(path), listener)
-      watcher.on('error', this.#listeners.ofError)
-      const kept = this.#options.keptPath(path)
-      watcher[PATH] = kept
-      into.set(kept, watcher)
+      const watcher = this.#options.watchFolder(this.#fullPath(path), (event, fileName) => {
+        // A closed watch may still report an event.
+        if (into.get(path) === watcher) onEvent.call(this, path, event, fileName)
+      })
+      watcher.on('error', () => {
+        if (into.get(path) === watcher) this.#dropBelow(path)
+      })
+      into.set(path, watcher)
       return true
     } catch (error) {
       if (isWatchLimit(error)) {
@@ -211,27 +201,6 @@ export class TreeWatcher {
         this.#options.onLimit(error.code)
       }
       return false
-    }
-  }
-
-  #toListeners(): WatchListeners {
-    const at = (watcher: PlacedWatcher, act: (path: string) => void): void => {
-      const path = watcher[PATH]
-      if (path !== undefined) act(path)
-    }
-    const onEvent = this.#onEvent.bind(this)
-    const onLinkEvent = this.#onLinkEvent.bind(this)
-    const onError = this.#dropBelow.bind(this)
-    return {
-      ofFolder(event, fileName) {
-        at(this, path => onEvent(path, event, fileName))
-      },
-      ofLink(event) {
-        at(this, path => onLinkEvent(path, event))
-      },
-      ofError() {
-        at(this, onError)
-      },
     }
   }
 
@@ -266,7 +235,7 @@ export class TreeWatcher {
     for (const watches of [this.#folders, this.#links]) {
       for (const [other, watcher] of watches) {
         if (!isBelow(other)) continue
-        drop(watcher)
+        watcher.close()
         watches.delete(other)
         this.#realPaths.delete(other)
       }
@@ -276,7 +245,7 @@ export class TreeWatcher {
 
   #dropAll(): void {
     for (const watches of [this.#folders, this.#links]) {
-      for (const watcher of watches.values()) drop(watcher)
+      for (const watcher of watches.values()) watcher.close()
       watches.clear()
     }
     this.#realPaths.clear()
@@ -288,19 +257,13 @@ export class TreeWatcher {
   }
 }
 
-/** No event of it is told any more. */
-function drop(watcher: PlacedWatcher): void {
-  watcher.close()
-  watcher[PATH] = undefined
-}
-
 function isRelevant(path: string): boolean {
   const fileName = basename(path)
   return isSourceName(fileName) || isConfigName(fileName) || isSchemaName(fileName) || DEPENDENCY_NAMES.has(fileName)
 }
 
-/** Device and inode; empty when there is no folder. */
-function idOf(path: string): string {
+/** Device and inode; empty when the folder does not exist. */
+export function idOf(path: string): string {
   const stats = orNull(() => statSync(path))
   return stats?.isDirectory() ? `${stats.dev}:${stats.ino}` : ''
 }
@@ -317,7 +280,7 @@ function list(path: string): Dirent[] {
   return orNull(() => readdirSync(path, { withFileTypes: true })) ?? []
 }
 
-/** What is gone or closed is not watched; discovery has the warning for it. */
+/** Deleted and unreadable files are not watched; discovery has the warning. */
 function orNull<T>(ask: () => T): T | null {
   try {
     return ask()

@@ -1,19 +1,17 @@
-/** One folder on the walk: what it holds, and where its own folders stand. Owner: §2.2, page discovery/layouts. */
+/** One folder on the walk: its files, the contexts of the folders in it, and its contribution to the discovery. Owner: §2.2, page discovery/layouts. */
 
 import type { FunctionConfig } from '../config/function-config.ts'
+import type { Claim, ClaimSource, FunctionVersion, HomeAction, IgnoredPath, PackageManifest } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { isVersion } from '../core/identity.ts'
+import { isVersion, type Method, RESERVED_PREFIXES } from '../core/identity.ts'
 import { MAX_NAMESPACE_DEPTH, MAX_ROUTE_DEPTH } from '../core/limits.ts'
-import type { FolderConfigs } from './configs.ts'
-import { pathWarning } from './disk.ts'
+import { isReservedPattern, parsePattern } from '../core/pattern.ts'
+import { pathWarning, toChild } from './disk.ts'
 import { NAME_HINT, nameToSegment } from './file-name.ts'
-import type { FolderFacts } from './folder.ts'
-import { type FolderFiles, type FolderView, sameView } from './folder-files.ts'
+import { type FolderConfigs, type FolderFacts, type FolderFiles, type FolderView, sameView } from './folder.ts'
+import { addHelpers, type Helpers, NO_HELPERS, sameHelpers } from './functions.ts'
 import { isVersionLike } from './layouts.ts'
-import { Part } from './part.ts'
-import { addHelpers, type Helpers, NO_HELPERS, sameHelpers } from './signature.ts'
 import type { DirNode } from './snapshot.ts'
-import { toChild } from './tree-path.ts'
 
 /** The function or namespace right above a folder: the folder may be a version of it. */
 interface Parent {
@@ -25,7 +23,7 @@ interface Parent {
 export interface Context {
   /** 0 is the root. */
   level: number
-  /** Public path in canonical text, empty for the root; null when nothing in the folder has a path of its own. */
+  /** Public path in canonical text, empty for the root; null when no file in the folder gets a path from its name. */
   prefix: string | null
   /** Name of the function that the folder may be. */
   name: string
@@ -69,7 +67,7 @@ function sameParent(a: Parent | null, b: Parent | null): boolean {
 }
 
 export class Visit {
-  readonly part = new Part()
+  readonly part: Contribution
   readonly node: DirNode
   readonly context: Context
   readonly facts: FolderFacts
@@ -83,7 +81,9 @@ export class Visit {
   readonly viewBelow: FolderView
   readonly #parent: Parent | null
 
-  constructor(node: DirNode, context: Context, facts: FolderFacts) {
+  /** @param part - gets the outcome of the folder */
+  constructor(node: DirNode, context: Context, facts: FolderFacts, part = new Contribution()) {
+    this.part = part
     this.node = node
     this.context = context
     this.facts = facts
@@ -98,14 +98,14 @@ export class Visit {
     for (const ignored of this.files.ignored) this.part.ignored.push(ignored)
   }
 
-  /** True for a version folder: one right inside a function, unless it declares a name of its own. */
+  /** True for a version folder: one right inside a function that does not declare another name. */
   get isVersion(): boolean {
     const { parent } = this.context
     if (parent?.isFunction !== true || !isVersion(this.node.name)) return false
     return this.config?.name === undefined || this.config.name === parent.name
   }
 
-  /** All that decides where the folders of this one stand, but for themselves: the place of the folder, and what they inherit. */
+  /** Everything that the contexts of its folders are derived from, besides the folders themselves. */
   get surroundings(): Context {
     const { level, prefix, name, groupDepth } = this.context
     return this.#toContext(level, prefix, name, groupDepth)
@@ -116,39 +116,39 @@ export class Visit {
     this.part.warnings.push(pathWarning(code, toChild(this.node.path, 'fn.config.json'), text, hint))
   }
 
-  /** Where a folder of this one stands; null when it is not walked. */
-  enter(dir: DirNode): Context | null {
+  /**
+   * The context of a folder in this one; null when it is not walked.
+   * @param part - gets the warnings about the folder and the reason why it is ignored
+   */
+  enter(dir: DirNode, part: Contribution): Context | null {
     const { level, name, prefix } = this.context
     const closed = this.facts.closed(dir) ?? this.#assetsOf(dir)
-    if (closed !== null) return this.#skip(dir, closed)
+    if (closed !== null) return skip(dir, closed, part)
     const view = this.viewBelow
     const parent = this.#parent
     const groupDepth = view.group === null ? 0 : this.context.groupDepth + 1
     const isGroup = this.node.path === '' && this.facts.files(dir, view).kind === 'group'
     if (isGroup) return this.#toContext(level + 1, prefix, name, groupDepth)
-    this.#checkGroup(dir)
+    this.#checkGroup(dir, part)
     const problem = this.#pathProblem(dir, level + 1, groupDepth)
     const canBeVersion = parent !== null && isVersion(dir.name) && (parent.isFunction || isVersionLike(dir.name))
-    // A folder such as `1.0.3` in a function has an address; that it has no path of its own surprises nobody.
+    // A folder such as `1.0.3` in a function has an address; a warning that it has no path would be noise.
     const isExpected = canBeVersion && isVersionLike(dir.name)
-    if (problem !== null && !isExpected && this.facts.hasHandlerBelow(dir, view)) this.part.warnings.push(problem)
-    if (problem !== null && !canBeVersion) return this.#skip(dir, problem.message)
+    if (problem !== null && !isExpected && this.facts.hasHandlerBelow(dir, view)) part.warnings.push(problem)
+    if (problem !== null && !canBeVersion) return skip(dir, problem.message, part)
     const segment = nameToSegment(dir.name)
     const hasPath = problem === null && prefix !== null && !('problem' in segment)
     const prefixBelow = hasPath ? [prefix, segment.canonical].join('/') : null
-    // Mostly its path below the root, which is then kept once.
-    const nameBelow = name === this.node.path ? dir.path : toChild(name, dir.name)
-    return this.#toContext(level + 1, prefixBelow, nameBelow, groupDepth)
+    return this.#toContext(level + 1, prefixBelow, toChild(name, dir.name), groupDepth)
   }
 
-  /** Field by field: what `...` copies from has a hidden class of its own for each of ten thousand folders, at 300 bytes. */
   #toContext(level: number, prefix: string | null, name: string, groupDepth: number): Context {
     const { viewBelow: view, layers, helpers } = this
     return { level, prefix, name, view, groupDepth, layers, helpers, parent: this.#parent }
   }
 
   /** One helper file put into the folder of a runtime moves every function below it to another URL: that must be seen. */
-  #checkGroup(dir: DirNode): void {
+  #checkGroup(dir: DirNode, part: Contribution): void {
     const { facts, viewBelow, node } = this
     if (node.path !== '' || !(facts.enabled as ReadonlySet<string>).has(dir.name)) return
     const { kind, routes } = facts.files(dir, viewBelow)
@@ -158,13 +158,7 @@ export class Visit {
     if (!dir.dirs.some(kid => facts.hasHandlerBelow(kid, below))) return
     const text = `does not group ${dir.name} functions because it contains ${file}: paths below it begin with /${dir.name}`
     const hint = `Move ${file} elsewhere, or put "_" in front of its name when it is a helper.`
-    this.part.warnings.push(pathWarning('GROUP_HAS_ROUTES', dir.path, text, hint))
-  }
-
-  #skip(dir: DirNode, reason: string): null {
-    this.part.ignored.push({ path: dir.path, reason })
-    this.part.warn(problemsBelow(dir))
-    return null
+    part.warnings.push(pathWarning('GROUP_HAS_ROUTES', dir.path, text, hint))
   }
 
   /** Files for browsers must not run here, also where `assets` has no effect because it is not in the root's config. */
@@ -194,7 +188,7 @@ export class Visit {
     return pathWarning('ROUTE_DEPTH', dir.path, text, 'Move it up, or list its files in a fn.routes.json further up.')
   }
 
-  /** What this folder is to the folders in it. */
+  /** This folder as the parent of the folders in it. */
   #toParent(): Parent | null {
     if (this.node.path === '' || this.files.kind === 'group') return null
     const { name } = this.context
@@ -203,6 +197,104 @@ export class Visit {
   }
 }
 
+function skip(dir: DirNode, reason: string, part: Contribution): null {
+  part.ignore(dir.path, reason)
+  part.warn(problemsBelow(dir))
+  return null
+}
+
 function problemsBelow(node: DirNode): Warning[] {
   return [...node.problems, ...node.dirs.flatMap(problemsBelow)]
+}
+
+interface ClaimRequest {
+  fn: FunctionVersion
+  /** In any accepted spelling. */
+  route: string
+  methods: readonly Method[]
+  source: ClaimSource
+  forced: boolean
+  /** File that makes the claim, below the root. */
+  origin: string
+  implied: boolean
+}
+
+/**
+ * The outcome of a folder and all below it. Claims come from three sources; the router decides which one wins.
+ *
+ *   file      a file's or folder's own path      users/[id].js         GET /users/:id
+ *   manifest  fn.routes.json                     "GET /items": "x.py"  GET /items
+ *   config    invoke.routes, or /<name> and /<name>/* of a named function
+ */
+export class Contribution {
+  readonly functions: FunctionVersion[] = []
+  /** Handlers that a manifest names; they may be functions already. */
+  readonly targets: FunctionVersion[] = []
+  readonly claims: Claim[] = []
+  readonly homes: HomeAction[] = []
+  readonly warnings: Warning[] = []
+  readonly ignored: IgnoredPath[] = []
+  readonly manifests: PackageManifest[] = []
+
+  /** Adds the outcome of a folder below. */
+  add(below: Contribution): void {
+    append(this.functions, below.functions)
+    append(this.targets, below.targets)
+    append(this.claims, below.claims)
+    append(this.homes, below.homes)
+    append(this.warnings, below.warnings)
+    append(this.ignored, below.ignored)
+    append(this.manifests, below.manifests)
+  }
+
+  /** Adds a claim, or the warning why it is none; true for a claim, and for a private function, which needs none. */
+  claim(request: ClaimRequest): boolean {
+    if (request.fn.policy.isPrivate) return true
+    const outcome = toClaim(request)
+    if ('code' in outcome) {
+      this.warnings.push(outcome)
+      return false
+    }
+    this.claims.push(outcome)
+    return true
+  }
+
+  ignore(path: string, reason: string): void {
+    this.ignored.push({ path, reason })
+  }
+
+  warn(warnings: readonly Warning[]): void {
+    append(this.warnings, warnings)
+  }
+}
+
+/** Not `push(...items)`: a folder may have more functions than a call takes arguments. */
+function append<T>(list: T[], items: readonly T[]): void {
+  for (let i = 0; i < items.length; i++) list.push(items[i]!)
+}
+
+/** Makes a claim, or the warning why it cannot be one. */
+function toClaim(request: ClaimRequest): Claim | Warning {
+  const { fn, route, methods, source, forced, origin, implied } = request
+  const pattern = parsePattern(route)
+  if ('problem' in pattern) {
+    const hint = 'Routes look like /users/:id, /docs/:slug*, /docs/:slug*? or /files/*.'
+    return pathWarning(
+      'INVALID_ROUTE',
+      origin,
+      `cannot have the route ${JSON.stringify(route)}: it ${pattern.problem}`,
+      hint,
+    )
+  }
+  if (isReservedPattern(pattern)) {
+    const reserved = RESERVED_PREFIXES.join(' and ')
+    const hint = 'Rename the file or folder, or list another route in invoke.routes of fn.config.json.'
+    return pathWarning(
+      'RESERVED_PREFIX',
+      origin,
+      `cannot have the route ${pattern.text}: ${reserved} are reserved`,
+      hint,
+    )
+  }
+  return { pattern, methods, hosts: fn.policy.allowHosts, fn, source, forced, origin, implied }
 }

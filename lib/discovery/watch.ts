@@ -9,20 +9,18 @@ import { realpathSync } from 'node:fs'
 import { basename, isAbsolute } from 'node:path'
 import { type Clock, systemClock } from '../core/clock.ts'
 import type { Warning } from '../core/errors.ts'
-import { ChangeQueue } from './change-queue.ts'
-import { pathWarning } from './disk.ts'
-import { HalfSaved } from './half-saved.ts'
+import { ChangeQueue, WriteSettler } from './change-queue.ts'
+import { parentOf, pathWarning } from './disk.ts'
 import { skippedReason } from './layouts.ts'
 import type { LoadedFiles } from './loaded-files.ts'
 import { OutsideWatcher } from './outside-watcher.ts'
-import { Poller } from './poll.ts'
-import { findFile, findFolder, type Snapshot } from './snapshot.ts'
-import { parentOf } from './tree-path.ts'
+import { Poller } from './folder-times.ts'
+import { findFile, type Snapshot } from './snapshot.ts'
 import { TreeWatcher, type WatchFolder, watchPlain } from './tree-watcher.ts'
 
 /** Milliseconds between the first file change and the reload it causes. */
 const DEBOUNCE_MS = 25
-/** Milliseconds between two looks at the tree where file changes cannot be watched. */
+/** Milliseconds between two scans of the tree where file changes cannot be watched. */
 const POLL_MS = 1000
 
 export interface WatchOptions {
@@ -30,24 +28,24 @@ export interface WatchOptions {
   rootPath: string
   /**
    * Gets the changed files and folders below the root, `''` for the root itself: what `readSnapshot` takes as `changed`.
-   * Calls do not overlap: changes during a pending promise are told after it. None of them is there when only files
+   * Calls do not overlap: changes during a pending promise are reported after it. The set is empty when only files
    * elsewhere changed that functions had loaded. Must not reject.
    */
   onChange: (paths: ReadonlySet<string>) => void | Promise<void>
   onWarning: (warning: Warning) => void
   /** The tree that serves: its excluded folders need no watch, and a file much shorter than in it may be half saved. */
   snapshot?: () => Snapshot | null
-  /** Files that functions loaded: they are watched wherever they lie, and learn of every change before `onChange`. */
+  /** Files that functions loaded: they are watched in any folder, and every change is noted before `onChange`. */
   loaded?: LoadedFiles | null
   debounceMs?: number
   pollMs?: number
-  /** True looks at the tree every `pollMs` from the start, for file systems that report no changes. */
+  /** True scans the tree every `pollMs` from the start, for file systems that report no changes. */
   poll?: boolean
   watchFolder?: WatchFolder
 }
 
 export interface Watcher {
-  /** Resolves when every folder is watched, or the first look of polling is done. */
+  /** Resolves when every folder is watched, or the first scan of polling is done. */
   readonly ready: Promise<void>
   /** Ends all watching; no call follows. */
   close: () => void
@@ -83,12 +81,12 @@ class FileWatcher implements Watcher {
       isAbsolute(path)
         ? (options.loaded?.sizeOf(path) ?? null)
         : (findFile(snapshot()?.root ?? null, path)?.size ?? null)
-    const halfSaved = new HalfSaved({ rootPath, sizeOf })
+    const settler = new WriteSettler({ rootPath, sizeOf })
     this.#changes = new ChangeQueue({
       clock,
       delayMs: debounceMs,
-      isHalfSaved: paths => halfSaved.look(paths),
-      tell: paths => this.#tell(paths),
+      isHalfSaved: paths => settler.mustWait(paths),
+      onChange: paths => this.#report(paths),
     })
     if (options.poll === true) this.#poll()
     else this.#watch(options.watchFolder ?? watchPlain)
@@ -110,7 +108,6 @@ class FileWatcher implements Watcher {
       clock: this.#clock,
       rootPath,
       excluded: this.#excluded,
-      keptPath: path => findFolder(this.#options.snapshot?.()?.root ?? null, path)?.path ?? path,
       watchFolder,
       mark: this.#mark,
       onReady: this.#setReady,
@@ -120,7 +117,7 @@ class FileWatcher implements Watcher {
 
   #handleLimit(code: string): void {
     this.#warnLimit(code)
-    // What changed between the last watch and the first look is unknown.
+    // Changes between the last watch and the first scan are unknown.
     this.#poll(() => this.#mark(''))
   }
 
@@ -171,7 +168,7 @@ class FileWatcher implements Watcher {
     return true
   }
 
-  /** Told once, though the tree and the files elsewhere may both have no watches left. */
+  /** Once, although the tree and the files elsewhere may both run out of watches. */
   #warnLimit(code: string): void {
     if (this.#isLimited) return
     this.#isLimited = true
@@ -181,7 +178,7 @@ class FileWatcher implements Watcher {
     onWarning(pathWarning('WATCH_LIMITED', '', text, hint))
   }
 
-  async #tell(changed: ReadonlySet<string>): Promise<void> {
+  async #report(changed: ReadonlySet<string>): Promise<void> {
     const isLoaded = this.#options.loaded?.note(changed) === true
     const paths = new Set([...changed].filter(path => !isAbsolute(path)))
     if (paths.size > 0 || isLoaded) await this.#options.onChange(paths)

@@ -6,10 +6,9 @@ import { isJsonType } from '../core/http-text.ts'
 import { type Method, METHODS } from '../core/identity.ts'
 import { DEFAULT_VERSION_LABEL, toVersionPath } from '../core/versions.ts'
 import { ADMIN_TOKEN_HEADER } from '../invocation/forwarded-headers.ts'
-import { mediaTypeOf } from '../validation/request-schema.ts'
+import { allowsNull, mediaTypeOf, type Parameter, parametersOf } from '../validation/request-schema.ts'
 import { type SchemaFile, type Sections, sectionsOf, type Security } from '../validation/schema-file.ts'
 import { copySchema, type Schema } from '../validation/schema-tree.ts'
-import { allowsNull, type Parameter, parametersOf } from '../validation/text-values.ts'
 
 /** One mapped route: its pattern and who answers which methods, each with its own spelling of the route. */
 export interface DocumentedRoute {

@@ -7,7 +7,8 @@ import { editDistance } from '../config/findings.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toErrorBody } from '../core/errors.ts'
 import { METHODS } from '../core/identity.ts'
-import type { RouteLeaf, RouteRefusal } from '../router/route-table.ts'
+import type { RouteRefusal } from '../router/route-table.ts'
+import type { Settlement } from '../router/settle.ts'
 import { type PreparedHead, toPreparedHead } from './respond.ts'
 import { DISCARD_BODY_BYTES, type Exchange } from './exchange.ts'
 
@@ -83,7 +84,7 @@ const SEGMENT_COST = 2
 /** Share of the time that may go into looking: a client that asks for nonsense again and again must not slow others. */
 const SHARE = 1 / 20
 
-type Leaf = Pick<RouteLeaf, 'pattern' | 'methods'>
+type Leaf = Pick<Settlement, 'pattern' | 'methods'>
 
 /** Looks for routes that a request without one may have meant, as long as that takes a small part of the time; one per gateway. */
 export class NearestRoutes {

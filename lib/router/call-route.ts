@@ -86,7 +86,7 @@ function toTexts(
 ): string[] {
   if (kind === 'static') return [canonical]
   const value = params[text] ?? ''
-  // What takes several segments keeps their slashes.
+  // A param of several segments keeps their slashes.
   const parts = kind === 'param' ? [value] : value.split('/').filter(part => part !== '')
   if (value === '' || parts.length === 0) {
     if (kind === 'optional-catch-all') return []

@@ -4,10 +4,10 @@ import type { Claim, ClaimSource } from '../core/catalog.ts'
 import { ERROR_STATUS, type ErrorCode } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
 import { decideClaim, FORCED_STRENGTH } from '../core/transitions.ts'
-import { matchesHost, parseHost } from './hosts.ts'
-import type { RouteRefusal, RouteTable } from './route-table.ts'
 import {
   isVersioned,
+  matchesHost,
+  parseHost,
   type RouteEntry,
   type RouteMatch,
   type RouteParams,
@@ -15,6 +15,7 @@ import {
   standingOf,
   strengthOf,
 } from './settle.ts'
+import type { RouteRefusal, RouteTable } from './route-table.ts'
 
 const EQUAL_RIGHT = 'another claim has the same priority'
 
@@ -53,7 +54,7 @@ export interface Explanation {
   path: string
   host: string
   winner: (ExplainedClaim & { params: RouteParams }) | null
-  /** What a client gets when no function answers, or instead of the winner's response. */
+  /** The response when no function answers, or instead of the winner's response. */
   refusal: { status: number; code: ErrorCode; message: string; allow: string | null } | null
   /** Most specific first. */
   losers: ExplainedLoser[]

@@ -4,7 +4,7 @@ import type { Claim, ClaimSource, FunctionVersion } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
 import type { RouteTable } from './route-table.ts'
-import { ownedMethods, ownsSome, type RouteEntry } from './settle.ts'
+import type { RouteEntry } from './settle.ts'
 
 /** One owner of a route, or one side of a conflict. */
 interface RouteRecord {
@@ -51,7 +51,7 @@ export function toRecords(table: RouteTable): RouteRecords {
   for (const leaf of table.leaves) {
     for (const entry of leaf.entries) {
       if (entry.isAddress) continue
-      const methods = ownedMethods(leaf, entry)
+      const methods = leaf.ownedMethods(entry)
       if (methods.length > 0) listOf(routes, entry.claim.pattern.text).push(toRecord(entry.claim, methods))
     }
     for (const { entries, methods } of leaf.conflicts) {
@@ -71,7 +71,7 @@ export function countRecords(table: RouteTable): RouteCounts {
   let routes = 0
   let conflicts = 0
   for (const leaf of table.leaves) {
-    const owners = leaf.entries.filter(entry => !entry.isAddress && ownsSome(leaf, entry))
+    const owners = leaf.entries.filter(entry => !entry.isAddress && leaf.ownedMethods(entry).length > 0)
     routes += owners.length < 2 ? owners.length : new Set(owners.map(({ claim }) => claim.pattern.text)).size
     if (leaf.conflicts.length > 0) conflicts += 1
   }
@@ -118,7 +118,7 @@ export function toDocumentedRoutes(
 ): { pattern: string; owners: { fn: FunctionVersion; methods: Method[]; pattern: string }[] }[] {
   return table.leaves.flatMap(leaf => {
     const owners = leaf.entries.flatMap(entry => {
-      const methods = entry.isAddress ? [] : ownedMethods(leaf, entry)
+      const methods = entry.isAddress ? [] : leaf.ownedMethods(entry)
       return methods.length === 0 ? [] : [{ fn: entry.claim.fn, methods, pattern: entry.claim.pattern.text }]
     })
     return owners.length === 0 ? [] : [{ pattern: leaf.pattern, owners }]

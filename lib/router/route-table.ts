@@ -2,13 +2,31 @@
  * The immutable route table, and the lookup every request makes. Spec: §1, §3, §7, page router/route-table.
  */
 
+import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import type { ErrorCode, Warning } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
-import { METHODS } from '../core/identity.ts'
-import { type Pattern, segmentsOf } from '../core/pattern.ts'
-import { type HostRule, matchesHost, parseHost } from './hosts.ts'
+import { isFunctionName, isVersion, type Method, METHODS } from '../core/identity.ts'
+import { compareLists, type ListChange, mergeSorted } from '../core/list-change.ts'
+import { parsePattern, type Pattern, segmentsOf } from '../core/pattern.ts'
+import { compareText } from '../core/text.ts'
+import { FORCED_STRENGTH } from '../core/transitions.ts'
+import { toVersionPath } from '../core/versions.ts'
 import { type Acceptor, RadixTree } from './radix-tree.ts'
-import type { RouteMatch, RouteParams, Settlement, Owner } from './settle.ts'
+import {
+  type Conflict,
+  type HostRule,
+  isVersioned,
+  type Loss,
+  matchesHost,
+  type Owner,
+  parseHost,
+  type RouteEntry,
+  type RouteMatch,
+  type RouteParams,
+  settle,
+  type Settlement,
+  strengthOf,
+} from './settle.ts'
 
 export interface RouteRefusal {
   readonly kind: 'refused'
@@ -20,9 +38,6 @@ export interface RouteRefusal {
 }
 
 type RouteResult = RouteMatch | RouteRefusal
-
-/** What stands in the tree at the end of one shape of path. */
-export type RouteLeaf = Settlement
 
 const NOT_FOUND = refusal('NOT_FOUND', 'not found')
 const CONFLICT = refusal('ROUTE_CONFLICT', 'ambiguous route')
@@ -45,9 +60,9 @@ Reflect.deleteProperty(Params.prototype, 'constructor')
 /** The routes of one catalog. Never changes; a reload builds another. */
 export class RouteTable {
   /** By pattern text, then what is in it; version addresses included. */
-  readonly leaves: readonly RouteLeaf[]
+  readonly leaves: readonly Settlement[]
   readonly warnings: readonly Warning[]
-  readonly #tree: RadixTree<RouteLeaf>
+  readonly #tree: RadixTree<Settlement>
   readonly #lookup = new Lookup()
 
   /**
@@ -55,9 +70,9 @@ export class RouteTable {
    * @param base - a table that has all these shapes but some of the fresh leaves', and no others
    */
   constructor(
-    leaves: readonly RouteLeaf[],
+    leaves: readonly Settlement[],
     warnings: readonly Warning[],
-    base: { table: RouteTable; fresh: readonly RouteLeaf[] } | null = null,
+    base: { table: RouteTable; fresh: readonly Settlement[] } | null = null,
   ) {
     this.leaves = leaves
     this.warnings = warnings
@@ -90,16 +105,16 @@ export class RouteTable {
     return { kind: 'match', fn: match.fn, params, pattern: match.pattern }
   }
 
-  /** The leaf of all patterns of one shape; null when nobody claims it. */
-  leafOf(pattern: Pattern): RouteLeaf | null {
+  /** The leaf of all patterns of one shape; null without a claim. */
+  leafOf(pattern: Pattern): Settlement | null {
     return this.#tree.at(segmentsOf(pattern))
   }
 
   /** Every leaf that matches a path, most specific first, with the params it would give; for `explain`. */
-  candidates(path: string): { leaf: RouteLeaf; params: RouteParams }[] {
-    const found: { leaf: RouteLeaf; params: RouteParams }[] = []
-    const seen: RouteLeaf[] = []
-    const acceptor: Acceptor<RouteLeaf> = {
+  candidates(path: string): { leaf: Settlement; params: RouteParams }[] {
+    const found: { leaf: Settlement; params: RouteParams }[] = []
+    const seen: Settlement[] = []
+    const acceptor: Acceptor<Settlement> = {
       accept: leaf => !seen.includes(leaf),
       restart: () => {},
     }
@@ -115,7 +130,7 @@ export class RouteTable {
 }
 
 /** Takes the first leaf that has the method for the host, and remembers why the others would not do. */
-class Lookup implements Acceptor<RouteLeaf> {
+class Lookup implements Acceptor<Settlement> {
   /** The owner, after a leaf was taken. */
   owner: Owner | null = null
   #method = -1
@@ -136,7 +151,7 @@ class Lookup implements Acceptor<RouteLeaf> {
     this.#isOtherHost = false
   }
 
-  accept(leaf: RouteLeaf): boolean {
+  accept(leaf: Settlement): boolean {
     const owner = this.#method < 0 ? null : leaf.ownerOf(this.#method)
     if (owner === null || owner.hosts !== null) return this.#acceptForHost(leaf, owner)
     this.owner = owner
@@ -144,7 +159,7 @@ class Lookup implements Acceptor<RouteLeaf> {
   }
 
   /** The rare rest of `accept`, apart so that the common case is small enough to be compiled into the search. */
-  #acceptForHost(leaf: RouteLeaf, first: Owner | null): boolean {
+  #acceptForHost(leaf: Settlement, first: Owner | null): boolean {
     if (first === null) this.#otherMethods |= leaf.methods
     else this.#isOtherHost = true
     for (let owner = first; owner !== null; owner = owner.next) {
@@ -192,4 +207,185 @@ function methodIndex(method: string): number {
 
 function refusal(code: RouteRefusal['code'], message: string, allow: string | null = null): RouteRefusal {
   return Object.freeze({ kind: 'refused', code, message, allow })
+}
+
+interface RouteTableOptions {
+  /** Every function version of the catalog: those with a version get their address `/<name>@<version>`. */
+  functions: readonly FunctionVersion[]
+  /** `FN_FORCE_URL`. */
+  forceUrl: boolean
+}
+
+/** A shape of path that has to be settled again. */
+interface Touched {
+  /** Of the last table; null when it has no such path. */
+  readonly known: Settlement | null
+  /** All that want it now. */
+  entries: RouteEntry[]
+}
+
+/** Builds one table. Same claims in any order, same table. Nothing is thrown: what cannot be used is a warning. */
+export function buildRouteTable(claims: readonly Claim[], options: RouteTableOptions): RouteTable {
+  return new RouteTableBuilder(options.forceUrl).build(claims, options.functions)
+}
+
+/**
+ * Builds tables from claims. Each shape of path is settled once: a reload builds a new table of the old parts and the few new ones.
+ * The remembered parts never change the outcome.
+ */
+export class RouteTableBuilder {
+  readonly #forceUrl: boolean
+  /** Of the last table: what it was made of, and the shapes that have warnings. */
+  #claims: readonly Claim[] = []
+  #functions: readonly FunctionVersion[] = []
+  readonly #warned = new Map<string, readonly Warning[]>()
+  /** Versions that cannot have an address. */
+  readonly #unaddressed = new Map<FunctionVersion, Warning>()
+  #last: RouteTable | null = null
+
+  /** @param forceUrl - `FN_FORCE_URL` */
+  constructor(forceUrl: boolean) {
+    this.#forceUrl = forceUrl
+  }
+
+  build(claims: readonly Claim[], functions: readonly FunctionVersion[]): RouteTable {
+    const touched = this.#findTouched(compareLists(this.#claims, claims), compareLists(this.#functions, functions))
+    this.#claims = claims
+    this.#functions = functions
+    const dropped = new Set<Settlement>()
+    const fresh: Settlement[] = []
+    let isSmaller = false
+    for (const [shape, { known, entries }] of touched) {
+      if (known !== null) dropped.add(known)
+      this.#warned.delete(shape)
+      if (entries.length > 0) fresh.push(this.#settle(shape, entries))
+      else if (known !== null) isSmaller = true
+    }
+    const kept = this.#last?.leaves.filter(leaf => !dropped.has(leaf)) ?? []
+    const leaves = mergeSorted(kept, fresh.sort(compareLeaves), compareLeaves)
+    // A tree can be added to, not taken from.
+    const base = this.#last === null || isSmaller ? null : { table: this.#last, fresh }
+    this.#last = new RouteTable(leaves, this.#listWarnings(), base)
+    return this.#last
+  }
+
+  /** The shapes that lost or gained a claim. */
+  #findTouched(claims: ListChange<Claim>, functions: ListChange<FunctionVersion>): Map<string, Touched> {
+    const touched = new Map<string, Touched>()
+    const entriesOf = (pattern: Pattern): RouteEntry[] => {
+      let shape = touched.get(pattern.shape)
+      if (shape === undefined) {
+        const known = this.#last?.leafOf(pattern) ?? null
+        shape = { known, entries: known === null ? [] : [...known.entries] }
+        touched.set(pattern.shape, shape)
+      }
+      return shape.entries
+    }
+    for (const { pattern } of claims.gone) entriesOf(pattern)
+    for (const fn of functions.gone) {
+      this.#unaddressed.delete(fn)
+      const address = toAddress(fn)
+      if (address !== null && !('code' in address)) entriesOf(address.claim.pattern)
+    }
+    const gone = new Set<Claim | FunctionVersion>([...claims.gone, ...functions.gone])
+    for (const shape of touched.values())
+      shape.entries = shape.entries.filter(({ claim, isAddress }) => !gone.has(isAddress ? claim.fn : claim))
+    for (const claim of claims.fresh) entriesOf(claim.pattern).push(toEntry(claim, false, this.#forceUrl))
+    for (const fn of functions.fresh) {
+      const address = toAddress(fn)
+      if (address === null) continue
+      if ('code' in address) this.#unaddressed.set(fn, address)
+      else entriesOf(address.claim.pattern).push(address)
+    }
+    return touched
+  }
+
+  #settle(shape: string, entries: RouteEntry[]): Settlement {
+    const leaf = settle(entries)
+    const warnings = toRouteWarnings(leaf)
+    if (warnings.length > 0) this.#warned.set(shape, warnings)
+    return leaf
+  }
+
+  #listWarnings(): Warning[] {
+    const warnings = [...this.#unaddressed.values(), ...[...this.#warned.values()].flat()]
+    return warnings.sort((a, b) => compareText(a.path, b.path) || compareText(a.message, b.message))
+  }
+}
+
+/** The route of a pinned version, which needs no claim (§9); null without a version. */
+function toAddress(fn: FunctionVersion): RouteEntry | Warning | null {
+  if (fn.version === null || fn.policy.isPrivate || !isFunctionName(fn.name) || !isVersion(fn.version)) return null
+  const path = toVersionPath(fn.name, fn.version)
+  const pattern = parsePattern(path)
+  if ('problem' in pattern) {
+    const message = `${fn.entryFile}: cannot have the address ${path}: it ${pattern.problem}`
+    return { code: 'INVALID_ROUTE', path: fn.entryFile, message, hint: 'Give the function a shorter name.' }
+  }
+  const { methods, allowHosts } = fn.policy
+  const origin = fn.entryFile
+  const claim: Claim = {
+    pattern,
+    methods,
+    hosts: allowHosts,
+    fn,
+    source: 'config',
+    forced: false,
+    origin,
+    implied: true,
+  }
+  return toEntry(claim, true, false)
+}
+
+function toEntry(claim: Claim, isAddress: boolean, forceUrl: boolean): RouteEntry {
+  return { claim, hosts: claim.hosts.map(parseHost), forceUrl, isAddress }
+}
+
+function compareLeaves(a: Settlement, b: Settlement): number {
+  return compareText(a.pattern, b.pattern)
+}
+
+/** Warnings about one route. A manifest or a forced claim that wins does so on request: no warning. */
+function toRouteWarnings({ losses, conflicts }: Settlement): Warning[] {
+  return [...losses.filter(isWorthWarning).map(toTakenWarning), ...conflicts.map(toConflictWarning)]
+}
+
+/** The kind of file or setting a claim comes from, in words. */
+export function describeClaim(claim: Claim): string {
+  if (claim.source === 'file') return `the file route ${claim.origin}`
+  return `${claim.origin} (function ${claim.fn.key})`
+}
+
+function isWorthWarning({ entry, winner }: Loss): boolean {
+  if (entry.isAddress || strengthOf(winner) >= FORCED_STRENGTH) return false
+  if (!isVersioned(entry) && entry.claim.source !== 'config') return false
+  // A `get.*` beside the function of its folder takes GET from it by design.
+  return !(entry.claim.implied && entry.claim.fn.fnDir === winner.claim.fn.fnDir)
+}
+
+function toTakenWarning({ entry, winner, methods }: Loss): Warning {
+  const { claim } = entry
+  return {
+    code: 'ROUTE_TAKEN',
+    path: claim.origin,
+    message: `${claim.origin}: ${routeText(methods, claim.pattern.text)} already belongs to ${describeClaim(winner.claim)}; it keeps the route`,
+    hint: isVersioned(entry)
+      ? `a version does not take a route that another function has: call ${claim.fn.name}@${claim.fn.version}, or set FN_FORCE_URL=1`
+      : `set "invoke": { "force-url": true } in ${claim.origin} to take the route, or give one of the two another route`,
+  }
+}
+
+function toConflictWarning({ entries, methods }: Conflict): Warning {
+  const first = entries[0]!.claim
+  const names = entries.map(entry => describeClaim(entry.claim)).join(', ')
+  return {
+    code: 'ROUTE_CONFLICT',
+    path: first.origin,
+    message: `${routeText(methods, first.pattern.text)} is claimed with the same priority by ${names}; requests to it return 409`,
+    hint: 'remove or rename all but one, give them different methods or hosts, or force one of them',
+  }
+}
+
+function routeText(methods: readonly Method[], pattern: string): string {
+  return `${methods.join(',')} ${pattern}`
 }

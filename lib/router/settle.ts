@@ -1,13 +1,12 @@
 /** Who owns a route: the claims on one shape of path, settled per method and host. Owner: §3, page router/route-table. */
 
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
-import { EMPTY, exact } from '../core/exact-list.ts'
-import { METHODS, type Method } from '../core/identity.ts'
+import { type Method, METHODS } from '../core/identity.ts'
 import { isSameList } from '../core/list-change.ts'
 import { compareText } from '../core/text.ts'
 import { type ClaimStanding, claimStrength, decideClaim } from '../core/transitions.ts'
-import { type HostRule, hostsCover, hostsOverlap } from './hosts.ts'
 
+const NONE: readonly never[] = []
 const NONE_BARRED: ReadonlyMap<RouteEntry, RouteEntry> = new Map()
 const NO_PARAMS: RouteParams = Object.freeze(Object.create(null))
 
@@ -21,7 +20,7 @@ export interface RouteEntry {
   isAddress: boolean
 }
 
-/** What decides between a claim and others. Made when it is asked for: most routes are wanted by one function. */
+/** The properties that decide between claims. */
 export function standingOf({ claim, forceUrl }: RouteEntry): ClaimStanding {
   const { fn, source, forced } = claim
   return { fnKey: fn.key, source, forced, versioned: fn.version !== null, forceUrl }
@@ -60,91 +59,43 @@ export interface Owner {
 export interface Loss {
   entry: RouteEntry
   winner: RouteEntry
-  methods: readonly Method[]
+  methods: Method[]
 }
 
 /** Two or more claims of equal strength. */
 export interface Conflict {
   entries: readonly RouteEntry[]
-  methods: readonly Method[]
+  methods: Method[]
 }
 
-export interface Settlement {
+/** The claims on one shape of path: who has which of its methods, and who lost them. */
+export class Settlement {
   /** The first pattern, in text order, that claims of this shape have. */
   readonly pattern: string
   /** Bit per index in METHODS: those that have an owner. */
   readonly methods: number
-  /** Strongest first; what is equal in strength in text order. */
+  /** Strongest first; claims of equal strength in text order. */
   readonly entries: readonly RouteEntry[]
   readonly losses: readonly Loss[]
   readonly conflicts: readonly Conflict[]
-  /** Listed routes of versions that are somebody's already, and whose. */
+  /** Listed routes of versions that another function already has, with its claim. */
   readonly barred: ReadonlyMap<RouteEntry, RouteEntry>
-  /** @param index - in METHODS */
-  ownerOf(index: number): Owner | null
-  /** True when some host reaches the entry by a method. @param index - in METHODS */
-  isOwned(entry: RouteEntry, index: number): boolean
-}
-
-/** Nearly every route: nobody else wants it. Of ten thousand only the entry is kept: all else follows from it. */
-class LoneSettlement implements Settlement {
-  readonly methods: number
-  readonly #entry: RouteEntry
-  /** Made at the first request. */
-  #owner: Owner | null = null
-
-  constructor(entry: RouteEntry) {
-    this.#entry = entry
-    this.methods = toBits(METHODS.map(method => entry.claim.methods.includes(method)))
-  }
-
-  get pattern(): string {
-    return this.#entry.claim.pattern.text
-  }
-
-  get entries(): readonly RouteEntry[] {
-    return [this.#entry]
-  }
-
-  get losses(): readonly Loss[] {
-    return EMPTY
-  }
-
-  get conflicts(): readonly Conflict[] {
-    return EMPTY
-  }
-
-  get barred(): ReadonlyMap<RouteEntry, RouteEntry> {
-    return NONE_BARRED
-  }
-
-  ownerOf(index: number): Owner | null {
-    if ((this.methods & (1 << index)) === 0) return null
-    this.#owner ??= makeOwner(this.#entry, EMPTY, null)
-    return this.#owner
-  }
-
-  isOwned(entry: RouteEntry, index: number): boolean {
-    return entry === this.#entry && (this.methods & (1 << index)) !== 0
-  }
-}
-
-class SharedSettlement implements Settlement {
-  readonly pattern: string
-  readonly methods: number
-  readonly entries: readonly RouteEntry[]
-  readonly losses: readonly Loss[]
-  readonly conflicts: readonly Conflict[]
-  readonly barred: ReadonlyMap<RouteEntry, RouteEntry>
+  /** By index in METHODS. */
   readonly #owners: readonly (Owner | null)[]
 
   /** @param owners - by index in METHODS */
   constructor(
+    entries: readonly RouteEntry[],
     owners: readonly (Owner | null)[],
-    { entries, losses, conflicts, barred }: Pick<Settlement, 'entries' | 'losses' | 'conflicts' | 'barred'>,
+    losses: readonly Loss[],
+    conflicts: readonly Conflict[],
+    barred: ReadonlyMap<RouteEntry, RouteEntry>,
   ) {
-    this.pattern = entries.map(({ claim }) => claim.pattern.text).sort(compareText)[0]!
-    this.methods = toBits(owners.map(owner => owner !== null))
+    this.pattern = entries.reduce(
+      (least, { claim }) => (compareText(claim.pattern.text, least) < 0 ? claim.pattern.text : least),
+      entries[0]!.claim.pattern.text,
+    )
+    this.methods = owners.reduce((bits, owner, index) => (owner === null ? bits : bits | (1 << index)), 0)
     this.entries = entries
     this.losses = losses
     this.conflicts = conflicts
@@ -152,62 +103,70 @@ class SharedSettlement implements Settlement {
     this.#owners = owners
   }
 
+  /** @param index - in METHODS */
   ownerOf(index: number): Owner | null {
     return this.#owners[index] ?? null
   }
 
-  /** Not lost whole, not disputed whole. */
-  isOwned(entry: RouteEntry, index: number): boolean {
-    for (let owner = this.ownerOf(index); owner !== null; owner = owner.next) {
-      if (owner.entry === entry) return !owner.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
-    }
-    return false
+  /** Methods of an entry that some host reaches: neither lost nor disputed for all of its hosts. */
+  ownedMethods(entry: RouteEntry): Method[] {
+    return METHODS.filter((_, index) => {
+      let owner = this.ownerOf(index)
+      while (owner !== null && owner.entry !== entry) owner = owner.next
+      return owner !== null && !owner.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
+    })
   }
-}
-
-function toBits(flags: readonly boolean[]): number {
-  return flags.reduce((bits, flag, index) => (flag ? bits | (1 << index) : bits), 0)
 }
 
 /** Settles all claims on one shape. The outcome does not depend on their order. */
 export function settle(claims: readonly RouteEntry[]): Settlement {
-  return claims.length === 1 ? new LoneSettlement(claims[0]!) : settleRivals(claims)
+  return claims.length === 1 ? settleLone(claims) : settleRivals([...claims].sort(compareEntries))
 }
 
-function settleRivals(claims: readonly RouteEntry[]): Settlement {
-  const entries = [...claims].sort(compareEntries)
-  const losses: (Loss & { methods: Method[] })[] = []
-  const conflicts: (Conflict & { methods: Method[] })[] = []
-  const lone = new Map<RouteEntry, Owner>()
+/** Nearly every route. Without the lists of rivals: in a large table they scatter the routes in memory, which slows each lookup. */
+function settleLone(entries: readonly RouteEntry[]): Settlement {
+  const entry = entries[0]!
+  const owner = makeOwner(entry, NONE, null)
+  const owners = METHODS.map(method => (entry.claim.methods.includes(method) ? owner : null))
+  return new Settlement(entries, owners, NONE, NONE, NONE_BARRED)
+}
+
+/** @param entries - strongest first */
+function settleRivals(entries: readonly RouteEntry[]): Settlement {
+  const conflicts: Conflict[] = []
   const barred = findBarred(entries)
-  for (const [entry, winner] of barred) losses.push({ entry, winner, methods: [...entry.claim.methods] })
+  const losses: Loss[] = [...barred].map(([entry, winner]) => ({ entry, winner, methods: [...entry.claim.methods] }))
+  const lone = new Map<RouteEntry, Owner>()
   const owners = METHODS.map(method => {
-    const live: RouteEntry[] = []
-    for (const entry of entries) {
-      if (!entry.claim.methods.includes(method) || barred.has(entry)) continue
-      let isCovered = false
-      for (const winner of live) {
-        if (!hostsOverlap(winner.hosts, entry.hosts)) continue
-        const decision = decideClaim(standingOf(winner), standingOf(entry))
-        if (decision === 'conflict') continue
-        isCovered ||= hostsCover(winner.hosts, entry.hosts)
-        if (decision === 'merge') continue
-        const loss = losses.find(known => known.entry === entry && known.winner === winner)
-        if (loss === undefined) losses.push({ entry, winner, methods: [method] })
-        else loss.methods.push(method)
-      }
-      if (!isCovered) live.push(entry)
-    }
-    const owner = toOwners(live, lone)
+    const wanted = entries.filter(entry => entry.claim.methods.includes(method) && !barred.has(entry))
+    const owner = toOwners(toContenders(wanted, method, losses), lone)
     const disputed = disputedEntries(owner)
-    if (disputed.length > 0) {
-      const conflict = conflicts.find(known => isSameList(known.entries, disputed))
-      if (conflict === undefined) conflicts.push({ entries: disputed, methods: [method] })
-      else conflict.methods.push(method)
-    }
+    const conflict = conflicts.find(known => isSameList(known.entries, disputed))
+    if (conflict !== undefined) conflict.methods.push(method)
+    else if (disputed.length > 0) conflicts.push({ entries: disputed, methods: [method] })
     return owner
   })
-  return new SharedSettlement(owners, { entries, losses: exact(losses), conflicts: exact(conflicts), barred })
+  return new Settlement(entries, owners, losses, conflicts, barred)
+}
+
+/** Those that have a method for some host, strongest first; adds what the others lost. */
+function toContenders(wanted: readonly RouteEntry[], method: Method, losses: Loss[]): RouteEntry[] {
+  const live: RouteEntry[] = []
+  for (const entry of wanted) {
+    let isCovered = false
+    for (const winner of live) {
+      if (!hostsOverlap(winner.hosts, entry.hosts)) continue
+      const decision = decideClaim(standingOf(winner), standingOf(entry))
+      if (decision === 'conflict') continue
+      isCovered ||= hostsCover(winner.hosts, entry.hosts)
+      if (decision === 'merge') continue
+      const loss = losses.find(known => known.entry === entry && known.winner === winner)
+      if (loss === undefined) losses.push({ entry, winner, methods: [method] })
+      else loss.methods.push(method)
+    }
+    if (!isCovered) live.push(entry)
+  }
+  return live
 }
 
 /** A URL that is there is not free for a version, whatever methods it answers (§9). */
@@ -228,21 +187,11 @@ export function isVersioned({ claim }: RouteEntry): boolean {
   return claim.fn.version !== null
 }
 
-/** Methods of an entry that some host really reaches: not lost whole, not disputed whole. */
-export function ownedMethods(settlement: Settlement, entry: RouteEntry): Method[] {
-  return METHODS.filter((_, index) => settlement.isOwned(entry, index))
-}
-
-/** True when there is such a method. */
-export function ownsSome(settlement: Settlement, entry: RouteEntry): boolean {
-  return METHODS.some((_, index) => settlement.isOwned(entry, index))
-}
-
 /** The chain of owners of one method, strongest first. A lone owner has one owner for all its methods. */
 function toOwners(live: readonly RouteEntry[], lone: Map<RouteEntry, Owner>): Owner | null {
   const first = live[0]
   if (first !== undefined && live.length === 1) {
-    const known = lone.get(first) ?? makeOwner(first, EMPTY, null)
+    const known = lone.get(first) ?? makeOwner(first, [], null)
     lone.set(first, known)
     return known
   }
@@ -282,4 +231,76 @@ function sortKey({ claim }: RouteEntry): string {
   return [claim.pattern.text, claim.fn.key, claim.origin, claim.source, claim.hosts.join(), claim.methods.join()].join(
     '\0',
   )
+}
+
+// Host rules of a route (`invoke.allow_hosts`).
+
+/** One rule or one request host, taken apart. */
+export interface HostRule {
+  /** Lower case, no trailing dot; IPv6 in brackets. For `*.suffix` the `.suffix`. */
+  name: string
+  /** Digits, or empty: any port. */
+  port: string
+  isSuffix: boolean
+}
+
+/**
+ * Reads a rule: exact name, `host:port`, `*.suffix` (subdomains only), IPv6 with or without brackets.
+ * The same reading serves the `Host` header of a request. Case and one trailing dot do not matter.
+ */
+export function parseHost(text: string): HostRule {
+  let name = text.trim().toLowerCase()
+  let port = ''
+  const isBareIpv6 = !name.startsWith('[') && name.indexOf(':') !== name.lastIndexOf(':')
+  if (isBareIpv6) {
+    name = `[${name}]`
+  } else {
+    const colon = name.lastIndexOf(':')
+    if (colon > name.lastIndexOf(']')) {
+      port = name.slice(colon + 1)
+      name = name.slice(0, colon)
+    }
+  }
+  if (name.endsWith('.')) name = name.slice(0, -1)
+  const isSuffix = name.startsWith('*.')
+  return { name: isSuffix ? name.slice(1) : name, port, isSuffix }
+}
+
+/** True when a request host satisfies one of the rules. A rule with a port wants that port in the `Host` header. */
+export function matchesHost(rules: readonly HostRule[], host: HostRule): boolean {
+  for (const rule of rules) {
+    if (rule.port !== '' && rule.port !== host.port) continue
+    if (rule.isSuffix ? isBelow(host.name, rule.name) : rule.name === host.name) return true
+  }
+  return false
+}
+
+/** True when some request host satisfies both lists; an empty list is every host. */
+export function hostsOverlap(a: readonly HostRule[], b: readonly HostRule[]): boolean {
+  if (a.length === 0 || b.length === 0) return true
+  return a.some(x => b.some(y => rulesOverlap(x, y)))
+}
+
+/** True when every request host that satisfies `b` satisfies `a`, as far as single rules show it. */
+export function hostsCover(a: readonly HostRule[], b: readonly HostRule[]): boolean {
+  if (a.length === 0) return true
+  return b.length > 0 && b.every(y => a.some(x => ruleCovers(x, y)))
+}
+
+function rulesOverlap(x: HostRule, y: HostRule): boolean {
+  if (x.port !== '' && y.port !== '' && x.port !== y.port) return false
+  if (x.isSuffix && y.isSuffix) return x.name.endsWith(y.name) || y.name.endsWith(x.name)
+  if (x.isSuffix) return isBelow(y.name, x.name)
+  return y.isSuffix ? isBelow(x.name, y.name) : x.name === y.name
+}
+
+function ruleCovers(x: HostRule, y: HostRule): boolean {
+  if (x.port !== '' && x.port !== y.port) return false
+  if (!x.isSuffix) return !y.isSuffix && x.name === y.name
+  return y.isSuffix ? y.name.endsWith(x.name) : isBelow(y.name, x.name)
+}
+
+/** True for `api.example.com` below `.example.com`; the suffix itself is not below. */
+function isBelow(name: string, suffix: string): boolean {
+  return name.length > suffix.length && name.endsWith(suffix)
 }

@@ -21,7 +21,7 @@ import {
   statSync,
 } from 'node:fs'
 import { dirname, join, relative, sep } from 'node:path'
-import type { UidRange } from '../config/uid-range.ts'
+import type { UidRange } from '../config/texts.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { toShellWord } from '../core/text.ts'
 import { NOT_THROUGH_LINKS } from '../files/own-folder.ts'

@@ -3,7 +3,7 @@
 import { lstatSync, readFileSync, realpathSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Settings } from '../config/settings.ts'
-import { toUsers } from '../config/uid-range.ts'
+import { toUsers } from '../config/texts.ts'
 import { BytePool, toBudgetBytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'

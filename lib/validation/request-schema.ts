@@ -4,13 +4,12 @@ import { isUtf8 } from 'node:buffer'
 import { GatewayError } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
 import { type Method, METHODS } from '../core/identity.ts'
-import type { Check, Difference, SchemaCompiler } from './schema-compiler.ts'
+import { isObject } from '../core/json.ts'
+import { type Check, type Difference, type SchemaCompiler, StepCounter } from './schema-compiler.ts'
 import { type SchemaFile, type Sections, sectionsOf } from './schema-file.ts'
-import { StepCounter } from './schema-steps.ts'
-import type { Schema } from './schema-tree.ts'
-import { type Parameter, parametersOf, readText } from './text-values.ts'
+import { DEFINITIONS, sameValueChildren, type Schema } from './schema-tree.ts'
 
-/** What a request carries beside its body. */
+/** The texts of a request besides its body. */
 export interface RequestTexts {
   /** HEAD is looked at as GET. */
   method: string
@@ -44,7 +43,7 @@ interface RequestSchemaOptions {
   /** `Content-Type` of bodies of which the file says nothing. */
   bodyType: string | null
   compiler: SchemaCompiler
-  /** False leaves out the checks of answers: where nobody looks at them. */
+  /** False leaves out the checks of responses. */
   checksAnswers?: boolean
 }
 
@@ -104,7 +103,7 @@ export class RequestSchema {
     return found === null ? null : toRefusal(found)
   }
 
-  /** What is wrong with an answer; null when nothing is, or nothing is said of its status. */
+  /** The first problem of a response; null without one, or without a schema for its status. */
   checkResponse(method: string, status: number, contentType: string | null, body: Buffer): Difference | null {
     const responses = this.#of(method)?.responses
     const check =
@@ -133,8 +132,8 @@ function toChecks(
     const schema = sections[name]
     if (schema === undefined) return null
     const parameters = parametersOf(schema, definitions)
-    // Clients send headers that nobody has declared: only those that are declared are looked at.
-    if (name === 'headers') return toHeaderCheck(parameters, compile(withLowerNames(schema, parameters), name, true))
+    // Clients send many headers: only declared ones are checked.
+    if (name === 'headers') return toHeaderCheck(parameters, compile(withLowerNames(parameters), name, true))
     const check = compile(schema, name)
     return (texts: Texts) => check(readTexts(texts, parameters, separator))
   }
@@ -145,7 +144,7 @@ function toChecks(
     body: sections.body === undefined ? null : compile(sections.body, 'body'),
     bodyType: (sections.body === undefined ? null : mediaTypeOf(sections.body)) ?? bodyType ?? JSON_TYPE,
     bodyFields: sections.body === undefined ? [] : parametersOf(sections.body, definitions),
-    // What an answer holds may be a secret: it is not shown.
+    // Values of a response may be secret: they are not shown.
     responses: new Map(
       [...(sections.responses ?? [])].map(([status, schema]) => [status, compile(schema, 'body', true)]),
     ),
@@ -158,7 +157,7 @@ export function mediaTypeOf(schema: Schema): string | null {
 }
 
 /** Names of headers in any case mean the same: the declared ones as an object of lower-case names. */
-function withLowerNames(_schema: Schema, parameters: readonly Parameter[]): Schema {
+function withLowerNames(parameters: readonly Parameter[]): Schema {
   return {
     properties: Object.fromEntries(parameters.map(({ name, schema }) => [name.toLowerCase(), schema])),
     required: parameters.filter(({ isRequired }) => isRequired).map(({ name }) => name.toLowerCase()),
@@ -213,4 +212,134 @@ function isSameType(a: string, b: string): boolean {
   if (isJsonType(b)) return isJsonType(a)
   const plain = (text: string) => text.split(';', 1)[0]!.trim().toLowerCase()
   return plain(a) === plain(b)
+}
+
+// Parameters, which arrive as text, as the values of their schema: `page=2` is a number where the schema says integer. For the check alone;
+// the handler gets the text.
+
+type Type = 'string' | 'number' | 'integer' | 'boolean' | 'object' | 'array' | 'null'
+
+/** The types that a schema allows, as far as they matter for reading text. */
+interface TextShape {
+  types: ReadonlySet<string>
+  /** Of a list's items. */
+  items: TextShape | null
+}
+
+/** The parameters that a section declares, and how their texts are read. */
+export interface Parameter {
+  name: string
+  schema: Schema
+  isRequired: boolean
+  shape: TextShape
+}
+
+type Definitions = ReadonlyMap<string, Schema>
+
+/** References followed for one schema. */
+const MAX_REFERENCES = 20
+/** As JSON writes a number: `0x10`, ` 1 ` and `Infinity` are text. */
+const JSON_NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
+
+function resolve(reference: string, definitions: Definitions): Schema {
+  return definitions.get(reference.slice(DEFINITIONS.length)) ?? true
+}
+
+/** The schema and all that the same value has to pass or may pass, references followed. */
+function* parts(
+  schema: Schema,
+  definitions: Definitions,
+  left = MAX_REFERENCES,
+): Generator<Readonly<Record<string, unknown>>> {
+  if (typeof schema === 'boolean' || left <= 0) return
+  yield schema
+  if (typeof schema.$ref === 'string') yield* parts(resolve(schema.$ref, definitions), definitions, left - 1)
+  for (const child of sameValueChildren(schema)) yield* parts(child, definitions, left - 1)
+}
+
+export function shapeOf(schema: Schema, definitions: Definitions, depth = 0): TextShape {
+  const types = new Set<string>()
+  let items: TextShape | null = null
+  for (const part of parts(schema, definitions)) {
+    for (const type of Array.isArray(part.type) ? part.type : [part.type]) if (typeof type === 'string') types.add(type)
+    for (const value of Array.isArray(part.enum) ? part.enum : 'const' in part ? [part.const] : [])
+      types.add(typeOf(value))
+    if (depth === 0 && isObject(part.items)) items ??= shapeOf(part.items, definitions, 1)
+  }
+  return { types, items }
+}
+
+function typeOf(value: unknown): Type {
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return 'array'
+  return typeof value as Type
+}
+
+/** True for a schema that takes null, or anything. */
+export function allowsNull(schema: Schema, definitions: Definitions): boolean {
+  if (typeof schema === 'boolean') return schema
+  const { types } = shapeOf(schema, definitions)
+  return types.size === 0 || types.has('null')
+}
+
+/** The declared parameters of a section, in the order of the file. */
+export function parametersOf(section: Schema, definitions: Definitions): Parameter[] {
+  const schemas = new Map<string, Schema>()
+  const required = new Set<string>()
+  for (const part of parts(section, definitions)) {
+    if (isObject(part.properties))
+      for (const [name, schema] of Object.entries(part.properties))
+        if (!schemas.has(name)) schemas.set(name, schema as Schema)
+  }
+  for (const part of mustPass(section, definitions))
+    if (Array.isArray(part.required)) for (const name of part.required) required.add(String(name))
+  return [...schemas].map(([name, schema]) => ({
+    name,
+    schema,
+    isRequired: required.has(name),
+    shape: shapeOf(schema, definitions),
+  }))
+}
+
+/** The schema itself, what it refers to and what `allOf` adds: what every value has to pass. */
+function* mustPass(
+  schema: Schema,
+  definitions: Definitions,
+  left = MAX_REFERENCES,
+): Generator<Readonly<Record<string, unknown>>> {
+  if (typeof schema === 'boolean' || left <= 0) return
+  yield schema
+  if (typeof schema.$ref === 'string') yield* mustPass(resolve(schema.$ref, definitions), definitions, left - 1)
+  if (Array.isArray(schema.allOf))
+    for (const child of schema.allOf) yield* mustPass(child as Schema, definitions, left - 1)
+}
+
+/**
+ * The value that a text stands for.
+ * @param separator - between the items of a list that is one text; null where a list comes as several texts
+ */
+export function readText(
+  given: string | readonly string[],
+  { types, items }: TextShape,
+  separator: string | null,
+): unknown {
+  if (typeof given !== 'string') return given.map(item => (items === null ? item : readText(item, items, null)))
+  if (types.has('array')) {
+    const texts = separator === null ? [given] : given.split(separator).map(text => text.trim())
+    return texts.map(text => (items === null ? text : readText(text, items, null)))
+  }
+  if (types.has('string') || types.size === 0) return given
+  if ((types.has('integer') || types.has('number')) && JSON_NUMBER.test(given)) return Number(given)
+  if (types.has('boolean') && (given === 'true' || given === 'false')) return given === 'true'
+  if (types.has('null') && given === '') return null
+  if (types.has('object') && given.startsWith('{')) return parseOr(given)
+  return given
+}
+
+function parseOr(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
 }

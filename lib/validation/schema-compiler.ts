@@ -5,14 +5,14 @@
  * is replaced (patterns, `uniqueItems`) or counted.
  */
 
+import { isIP } from 'node:net'
 import type { Ajv2020, CodeKeywordDefinition, ErrorObject, KeywordCxt, ValidateFunction } from 'ajv/dist/2020.js'
-import { keyOf, itemOf, type Place, showValue, toPlace } from '../config/findings.ts'
-import { FORMATS } from './formats.ts'
+import { itemOf, keyOf, type Place, showValue, toPlace } from '../config/findings.ts'
+import { isObject } from '../core/json.ts'
 import { LinearPattern, TooMuchWork, WorkBudget } from './linear-pattern.ts'
-import { CHARACTERS_PER_STEP, MAX_STEPS, STEPS, type StepCounter, type Steps, TEXT_STEPS } from './schema-steps.ts'
-import type { Schema } from './schema-tree.ts'
+import { childrenOf, copySchema, DEFINITIONS, sameValueChildren, type Schema } from './schema-tree.ts'
 
-/** What is wrong with a value. */
+/** A problem of a value. */
 export interface Difference {
   /** Field, such as `body.items[0].id`. */
   name: string
@@ -32,7 +32,7 @@ export class SchemaCompiler {
     this.#budget = budget
   }
 
-  /** Loads ajv, which takes some 50 ms and a few megabytes: only when somebody asks for a check. */
+  /** Loads ajv, which takes some 50 ms and a few megabytes: only when the first check is needed. */
   static async load(): Promise<SchemaCompiler> {
     const { Ajv2020: Validator, _ } = await import('ajv/dist/2020.js')
     const budget = new WorkBudget(MAX_STEPS)
@@ -210,7 +210,7 @@ function toDifference(error: ErrorObject, at: Place, value: unknown): Difference
   return { name: place.name, text: `must be ${rule}, got ${showValue(data, at.hidden)}` }
 }
 
-/** What a value must be; null when nothing may be there. */
+/** The rule for a value; null when no value is allowed. */
 function toRule({ keyword, params, schema, message }: ErrorObject): string | null {
   if (keyword in AT_LEAST) return `at least ${params.limit} ${AT_LEAST[keyword]} long`
   if (keyword in AT_MOST) return `at most ${params.limit} ${AT_MOST[keyword]} long`
@@ -242,4 +242,203 @@ function toRule({ keyword, params, schema, message }: ErrorObject): string | nul
     default:
       return `what its schema asks for (${keyword}${message === undefined ? '' : `: ${message}`})`
   }
+}
+
+// A copy of a schema that counts the steps of a check, about 10 ns each, before it takes them.
+// A client chooses the value: each of its items is checked against each branch of a union, and each of its names against each
+// pattern. Without the count a small body takes seconds.
+
+/** Steps of one check: some 50 ms. */
+export const MAX_STEPS = 5_000_000
+/** Keywords of the copy: the steps of a value, and how many keywords look at each character of a text. */
+export const STEPS = 'x-steps'
+const TEXT_STEPS = 'x-text-steps'
+
+export interface Steps {
+  once: number
+  /** For each item of an array, and each name of an object. */
+  item: number
+  name: number
+}
+
+/** A function of more schemas is too large for the engine to compile; it is interpreted, which takes so much longer. */
+const MAX_COMPILED_SCHEMAS = 48
+const INTERPRETED = 6
+/** A branch that does not match makes an error. A reference also copies the errors of the branches before it. */
+const BRANCH_STEPS = { compiled: 10, interpreted: 60, reference: 60 } as const
+const REFERENCE_STEPS = 10
+/** Of what is compared, of an item and of a name that a keyword looks at. */
+const COMPARED_STEPS = 2
+const ITEM_STEPS = 3
+const NAME_STEPS = 5
+/** Characters of a text that are one step. */
+const CHARACTERS_PER_STEP = 4
+
+const UNIONS = ['anyOf', 'oneOf']
+const ITEM_KEYWORDS = ['items', 'contains', 'unevaluatedItems']
+const NAME_KEYWORDS = [
+  'patternProperties',
+  'additionalProperties',
+  'propertyNames',
+  'unevaluatedProperties',
+  'minProperties',
+  'maxProperties',
+]
+const TEXT_KEYWORDS = ['minLength', 'maxLength', 'format']
+
+type Keywords = Readonly<Record<string, unknown>>
+
+/** Counts in the schemas of one file. */
+export class StepCounter {
+  /** Counted; references to them are `#/$defs/<name>`. */
+  readonly definitions: Readonly<Record<string, Schema>>
+  readonly #isTracked: boolean
+  readonly #least = new Map<string, number>()
+
+  constructor(definitions: ReadonlyMap<string, Schema>) {
+    this.#isTracked = [...definitions.values()].some(tracksParts)
+    const entry = (one: Schema): Schema => toEntry(REFERENCE_STEPS, withSteps(one, this.#isTracked))
+    this.definitions = Object.fromEntries([...definitions].map(([name, one]) => [name, entry(one)]))
+  }
+
+  count(schema: Schema): Schema {
+    return withSteps(schema, this.#isTracked || tracksParts(schema))
+  }
+
+  /** Steps that a value without items, names and characters may take. @param counted - see count */
+  leastOf(counted: Schema): number {
+    if (typeof counted === 'boolean') return 0
+    let steps = (counted[STEPS] as Steps).once
+    for (const child of sameValueChildren(counted)) steps += this.leastOf(child)
+    if (typeof counted.$ref !== 'string') return steps
+    const name = counted.$ref.slice(DEFINITIONS.length)
+    if (!this.#least.has(name)) {
+      // A loop is reported elsewhere and must not be followed here.
+      this.#least.set(name, 0)
+      this.#least.set(name, this.leastOf(this.definitions[name] ?? true))
+    }
+    return steps + this.#least.get(name)!
+  }
+}
+
+function withSteps(schema: Schema, isTracked: boolean): Schema {
+  const factor = sizeOf(schema) > MAX_COMPILED_SCHEMAS ? INTERPRETED : 1
+  const complete = (copy: Record<string, unknown>): void => {
+    copy[STEPS] = toSteps(copy, isTracked, factor)
+    const texts = countKeys(copy, TEXT_KEYWORDS)
+    if (texts > 0) copy[TEXT_STEPS] = texts
+    // The schema file may define a keyword with this name.
+    else delete copy[TEXT_STEPS]
+    for (const union of UNIONS) {
+      const branches = copy[union]
+      if (Array.isArray(branches)) copy[union] = branches.map((branch, i) => toBranch(branch, i, factor))
+    }
+  }
+  return copySchema(schema, { rename: String, complete })
+}
+
+/** Steps that count however the schema ends: its own count is not reached when the type differs. */
+function toEntry(once: number, schema: Schema): Schema {
+  return { [STEPS]: { once, item: 0, name: 0 } satisfies Steps, allOf: [schema] }
+}
+
+function toBranch(branch: Schema, index: number, factor: number): Schema {
+  const isReference = isObject(branch) && '$ref' in branch
+  const inline = factor === 1 ? BRANCH_STEPS.compiled : BRANCH_STEPS.interpreted
+  const once = isReference ? BRANCH_STEPS.reference + (index >> 1) : inline
+  return toEntry(once, branch)
+}
+
+function toSteps(schema: Keywords, isTracked: boolean, factor: number): Steps {
+  const { required, dependentRequired, enum: values, const: constant } = schema
+  const patterns = countNames(schema.patternProperties)
+  const compared = [required, dependentRequired, values, constant].reduce<number>(
+    (sum, one) => sum + countValues(one),
+    0,
+  )
+  const once = Object.keys(schema).length + countNames(schema.properties) + patterns + compared * COMPARED_STEPS
+  const tracked = isTracked ? 1 : 0
+  // Patterns count their own steps.
+  const names = countKeys(schema, NAME_KEYWORDS) + tracked
+  const items = countKeys(schema, ITEM_KEYWORDS) + tracked
+  return { once: once * factor, item: items * ITEM_STEPS * factor, name: names * NAME_STEPS * factor }
+}
+
+function countKeys(schema: Keywords, keywords: readonly string[]): number {
+  return keywords.filter(keyword => keyword in schema).length
+}
+
+function countNames(value: unknown): number {
+  return isObject(value) ? Object.keys(value).length : 0
+}
+
+/** Values that a comparison may look at; a long text counts for more. */
+function countValues(value: unknown): number {
+  if (value === undefined) return 0
+  if (typeof value === 'string') return 1 + (value.length >> 6)
+  if (typeof value !== 'object' || value === null) return 1
+  return Object.values(value).reduce<number>((sum, one) => sum + countValues(one), 1)
+}
+
+/** Schemas in a schema. */
+function sizeOf(schema: Schema): number {
+  if (typeof schema === 'boolean') return 0
+  return childrenOf(schema).reduce((sum, { value }) => sum + sizeOf(value as Schema), 1)
+}
+
+/** True when a check notes which parts of a value were looked at. */
+function tracksParts(schema: Schema): boolean {
+  if (typeof schema === 'boolean') return false
+  if ('unevaluatedProperties' in schema || 'unevaluatedItems' in schema) return true
+  return childrenOf(schema).some(({ value }) => tracksParts(value as Schema))
+}
+
+// The formats that are checked; others are annotations only, as in the standard.
+
+/** No expression here has a repetition in a repetition: each takes time that grows with the text alone. */
+const DATE = /^(\d{4})-(\d\d)-(\d\d)$/
+const TIME = /^([01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d{1,9})?(?:[zZ]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+const SCHEME = /^[a-z][a-z0-9+.-]{0,100}:/i
+const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/i
+const MAX_TEXT = 4096
+
+export const FORMATS: Readonly<Record<string, (text: string) => boolean>> = {
+  date: isDate,
+  time: text => TIME.test(text),
+  'date-time': isDateTime,
+  email: isEmail,
+  hostname: isHostname,
+  ipv4: text => isIP(text) === 4,
+  ipv6: text => isIP(text) === 6 && !text.includes('%'),
+  uri: text => text.length <= MAX_TEXT && SCHEME.test(text) && !/[\s<>"{}|\\^`]/.test(text) && URL.canParse(text),
+  uuid: text => UUID.test(text),
+}
+
+function isDate(text: string): boolean {
+  const found = DATE.exec(text)
+  if (found === null) return false
+  const [year, month, day] = found.slice(1).map(Number) as [number, number, number]
+  const date = new Date(0)
+  date.setUTCFullYear(year, month - 1, day)
+  return date.getUTCMonth() === month - 1 && date.getUTCDate() === day
+}
+
+function isDateTime(text: string): boolean {
+  return (
+    (text[10] === 'T' || text[10] === 't' || text[10] === ' ') && isDate(text.slice(0, 10)) && TIME.test(text.slice(11))
+  )
+}
+
+/** One `@` between a plain name and a host: what mail servers take in practice. */
+function isEmail(text: string): boolean {
+  const at = text.lastIndexOf('@')
+  if (at < 1 || at > 64) return false
+  const name = text.slice(0, at)
+  if (!/^[\w.!#$%&'*+/=?^`{|}~-]+$/.test(name) || /^\.|\.$|\.\./.test(name)) return false
+  return isHostname(text.slice(at + 1))
+}
+
+function isHostname(text: string): boolean {
+  return text.length <= 253 && text.split('.').every(label => LABEL.test(label))
 }

@@ -25,7 +25,7 @@ interface Loaded {
   warnings: readonly Warning[]
 }
 
-/** What a function's requests are checked with. */
+/** The checks of a function's requests. */
 interface Checked {
   schema: RequestSchema | GatewayError
   warnings: readonly Warning[]
@@ -58,13 +58,13 @@ export class SchemaStore {
     return warnings
   }
 
-  /** What a function's file says; null without one. */
+  /** The schema file of a function; null without one. */
   fileOf(fn: FunctionVersion): SchemaFile | null {
     return fn.schema === null ? null : (this.#files.get(fn.schema.path)?.file ?? null)
   }
 
   /**
-   * What a function's requests are checked with.
+   * The checks of a function's requests.
    * @returns an error that answers every call where the check is asked for and cannot be made
    */
   checkOf(fn: FunctionVersion): RequestSchema | GatewayError {
@@ -167,7 +167,7 @@ async function readRegular(path: string): Promise<Uint8Array> {
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {
     const stat = await file.stat()
-    if (!stat.isFile()) throw new Error('it is no regular file')
+    if (!stat.isFile()) throw new Error('it is not a regular file')
     // One byte more than is read: the parser then says that it is too large.
     const bytes = Buffer.alloc(Math.min(stat.size, MAX_CONFIG_FILE_BYTES + 1))
     const { bytesRead } = await file.read(bytes, 0, bytes.length, 0)

@@ -5,6 +5,9 @@ import { isObject } from '../core/json.ts'
 /** A JSON Schema: an object of keywords, or true for everything and false for nothing. */
 export type Schema = boolean | Readonly<Record<string, unknown>>
 
+/** References to definitions of a file begin with this. */
+export const DEFINITIONS = '#/$defs/'
+
 /** Keywords whose value is a schema, a list of them, or a map to them. Everything else is plain data. */
 const SINGLE: ReadonlySet<string> = new Set(
   'additionalProperties items contains not if then else propertyNames unevaluatedItems unevaluatedProperties contentSchema'.split(
@@ -39,7 +42,7 @@ interface Child {
   value: unknown
 }
 
-/** What stands where a schema has to stand. */
+/** The values in places of schemas. */
 export function childrenOf(schema: Readonly<Record<string, unknown>>): Child[] {
   const children: Child[] = []
   for (const [keyword, value] of Object.entries(schema)) {
@@ -75,7 +78,7 @@ const LEFT_OUT: ReadonlySet<string> = new Set([
 ])
 
 interface CopyOptions {
-  /** What a `$ref` becomes. */
+  /** Gives the new text of a `$ref`. */
   rename: (reference: string) => string
   /** True writes `{}` for true and `{ "not": {} }` for false: tools of OpenAPI take objects only. */
   spellsOut?: boolean

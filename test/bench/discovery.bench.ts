@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { CatalogLoader } from '../../lib/catalog-loader.ts'
 import { median } from './load.ts'
 import type { BenchRow } from './rows.ts'
-import { NO_OUTER_ENV } from '../../lib/config/env-layers.ts'
+import { NO_OUTER_ENV } from '../../lib/config/function-env.ts'
 
 const GROUPS = 100
 const FUNCTIONS_OF_A_GROUP = 100

@@ -13,7 +13,7 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import findMyWay from 'find-my-way'
 import type { Claim, FunctionVersion } from '../../lib/core/catalog.ts'
-import { buildRouteTable } from '../../lib/router/route-builder.ts'
+import { buildRouteTable } from '../../lib/router/route-table.ts'
 import { patternOf } from '../helpers/claims.ts'
 import { type BenchRow, printRows } from './rows.ts'
 

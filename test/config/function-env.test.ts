@@ -1,12 +1,13 @@
 import t from 'tap'
 import { HIDDEN } from '../../lib/core/text.ts'
-import { NO_OUTER_ENV, toFunctionEnv } from '../../lib/config/env-layers.ts'
 import {
   isEnvKey,
   isSecretName,
   maskEnv,
+  NO_OUTER_ENV,
   parseFunctionEnv,
   parseFunctionEnvValue,
+  toFunctionEnv,
 } from '../../lib/config/function-env.ts'
 
 const FILE = 'users/fn.env.json'

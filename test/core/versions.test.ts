@@ -1,6 +1,6 @@
 import t from 'tap'
 import { toVersionPath } from '../../lib/core/versions.ts'
-import { buildRouteTable } from '../../lib/router/route-builder.ts'
+import { buildRouteTable } from '../../lib/router/route-table.ts'
 import { codesOf, discoverTree, fnOf, namesOf, routesOf } from '../helpers/discovery.ts'
 import { makeFn } from '../helpers/fn.ts'
 

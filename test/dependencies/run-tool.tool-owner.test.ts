@@ -1,6 +1,6 @@
 import { chmodSync, chownSync, lstatSync } from 'node:fs'
 import t from 'tap'
-import { readPowers } from '../../lib/config/isolation.ts'
+import { readPowers } from '../../lib/config/setting-checks.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { runTool, ToolOwner } from '../../lib/dependencies/run-tool.ts'
 import { makeTree } from '../helpers/tree.ts'

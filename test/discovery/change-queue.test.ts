@@ -14,7 +14,7 @@ function setUp(halves: boolean[] = []) {
       looked.push([...paths])
       return halves.shift() ?? false
     },
-    tell: paths => {
+    onChange: paths => {
       told.push([...paths])
       return new Promise(resolve => {
         finish = resolve

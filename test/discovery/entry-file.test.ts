@@ -4,7 +4,7 @@ import type { Discovery } from '../../lib/discovery/discover.ts'
 import { chooseEntries, chooseRoutes, ENTRY_CANDIDATES, isEntryName } from '../../lib/discovery/entry-file.ts'
 import { parseFileName, type RouteFile } from '../../lib/discovery/file-name.ts'
 import { RUNTIME_OF_EXTENSION, RUNTIMES, type RuntimeName } from '../../lib/core/identity.ts'
-import { buildRouteTable } from '../../lib/router/route-builder.ts'
+import { buildRouteTable } from '../../lib/router/route-table.ts'
 import { codesOf, discoverTree, routesOf } from '../helpers/discovery.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
 

@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import t, { type Test } from 'tap'
-import { SNAPSHOT_RULES } from '../../lib/discovery/configs.ts'
+import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
 import { NODE_DISK } from '../../lib/discovery/disk.ts'
 import { FolderTimes } from '../../lib/discovery/folder-times.ts'
 import { readSnapshot, readSnapshotSync, type Snapshot } from '../../lib/discovery/snapshot.ts'

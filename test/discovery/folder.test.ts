@@ -1,7 +1,5 @@
 import t from 'tap'
-import { ConfigReader } from '../../lib/discovery/configs.ts'
-import { FolderFacts } from '../../lib/discovery/folder.ts'
-import type { FolderView } from '../../lib/discovery/folder-files.ts'
+import { ConfigReader, FolderFacts, type FolderView } from '../../lib/discovery/folder.ts'
 import { findFolder, type Snapshot } from '../../lib/discovery/snapshot.ts'
 import { OPTIONS, snapshotOf } from '../helpers/discovery.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
@@ -121,7 +119,7 @@ t.test('[discovery/layouts.2] helpers of folders that were there before are thos
     t.same(found, expected, name)
     const first = new FolderFacts(new ConfigReader(), OPTIONS)
     t.same(known.helpers(fn, TOP), first.helpers(fn, TOP), name)
-    known.endWalk(snapshot.root)
+    known.endWalk()
   }
 })
 

@@ -1,11 +1,9 @@
 import t from 'tap'
-import { NO_OUTER_ENV } from '../../lib/config/env-layers.ts'
+import { NO_OUTER_ENV, parseFunctionEnv } from '../../lib/config/function-env.ts'
 import { parseFunctionConfig } from '../../lib/config/function-config.ts'
-import { parseFunctionEnv } from '../../lib/config/function-env.ts'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import type { Warning } from '../../lib/core/errors.ts'
-import { FunctionMaker, type Handler } from '../../lib/discovery/functions.ts'
-import { NO_HELPERS } from '../../lib/discovery/signature.ts'
+import { FunctionMaker, type Handler, NO_HELPERS } from '../../lib/discovery/functions.ts'
 import { discoverTree, OPTIONS } from '../helpers/discovery.ts'
 
 const config = (json: unknown) => parseFunctionConfig(JSON.stringify(json), '').config

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { ConfigReader } from '../../lib/discovery/configs.ts'
-import { FolderFacts } from '../../lib/discovery/folder.ts'
+import { ConfigReader, FolderFacts } from '../../lib/discovery/folder.ts'
 import { findFolder } from '../../lib/discovery/snapshot.ts'
 import { type Context, ROOT_CONTEXT, sameContext, Visit } from '../../lib/discovery/visit.ts'
 import { OPTIONS, snapshotOf } from '../helpers/discovery.ts'
@@ -20,7 +19,7 @@ function setUp(t: { teardown: (fn: () => void) => void }, entries: Record<string
     const names = path.split('/')
     for (const [index] of names.entries()) {
       const node = findFolder(root, names.slice(0, index + 1).join('/'))!
-      context = visit.enter(node)
+      context = visit.enter(node, visit.part)
       if (context === null) return { visit, context }
       visit = new Visit(node, context, facts)
     }
@@ -127,7 +126,7 @@ t.test('[discovery/layouts.8] a runtime folder that groups nothing says so at it
   t.teardown(tree.cleanup)
   const { root } = snapshotOf(tree.root)
   const visit = new Visit(root, ROOT_CONTEXT, new FolderFacts(new ConfigReader(), OPTIONS))
-  for (const dir of root.dirs) visit.enter(dir)
+  for (const dir of root.dirs) visit.enter(dir, visit.part)
   t.match(visit.part.warnings, [{ code: 'GROUP_HAS_ROUTES', path: 'node', message: /because it contains x\.js/ }])
   t.equal(visit.part.warnings.length, 1)
 })

@@ -12,7 +12,7 @@ import { nextCronTime, nextWallTime, parseCron, toZone } from '../../lib/core/cr
 import type { RuntimeName } from '../../lib/core/identity.ts'
 import { callableOf } from '../../lib/discovery/callable.ts'
 import { createGateway, type Gateway, startRemoteDaemon } from '../../lib/index.ts'
-import { buildRouteTable } from '../../lib/router/route-builder.ts'
+import { buildRouteTable } from '../../lib/router/route-table.ts'
 import { dial, type PeerTrust, toBinding } from '../../lib/runtime/worker-socket.ts'
 import { GatewayGreeting } from '../../lib/runtime/greeting.ts'
 import { encodeFrame, FrameReader, KIND, ProtocolError } from '../../lib/runtime/wire-protocol.ts'

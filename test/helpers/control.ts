@@ -14,7 +14,7 @@ import { Invoker } from '../../lib/invocation/invoke.ts'
 import { RequestIds } from '../../lib/invocation/event.ts'
 import { Journal } from '../../lib/observe/journal.ts'
 import { Metrics } from '../../lib/observe/metrics.ts'
-import { buildRouteTable } from '../../lib/router/route-builder.ts'
+import { buildRouteTable } from '../../lib/router/route-table.ts'
 import type { Runtimes } from '../../lib/runtime/runtimes.ts'
 import { FakeRuntime } from './fake-runtime.ts'
 

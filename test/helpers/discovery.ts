@@ -1,6 +1,6 @@
 /** Discovery of temporary trees for tests. */
 
-import { SNAPSHOT_RULES } from '../../lib/discovery/configs.ts'
+import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
 import { type Discovery, type DiscoverOptions, discover } from '../../lib/discovery/discover.ts'
 import { readSnapshotSync, type Snapshot, type SnapshotOptions } from '../../lib/discovery/snapshot.ts'
 import { makeTree, type TreeEntry } from './tree.ts'

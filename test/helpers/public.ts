@@ -8,7 +8,7 @@ import { Responder } from '../../lib/http/respond.ts'
 import { type EdgeHandler, Invoker } from '../../lib/invocation/invoke.ts'
 import { RequestIds } from '../../lib/invocation/event.ts'
 import { Admission } from '../../lib/invocation/admission.ts'
-import { buildRouteTable } from '../../lib/router/route-builder.ts'
+import { buildRouteTable } from '../../lib/router/route-table.ts'
 import { patternOf } from './claims.ts'
 import { FakeRuntime } from './fake-runtime.ts'
 

@@ -1,18 +1,16 @@
 /** One folder of a temporary tree, visited as the walk does. */
 
-import { NO_OUTER_ENV } from '../../lib/config/env-layers.ts'
-import { ConfigReader } from '../../lib/discovery/configs.ts'
-import { FolderFacts } from '../../lib/discovery/folder.ts'
+import { NO_OUTER_ENV } from '../../lib/config/function-env.ts'
+import { ConfigReader, FolderFacts } from '../../lib/discovery/folder.ts'
 import { FunctionMaker } from '../../lib/discovery/functions.ts'
-import type { Part } from '../../lib/discovery/part.ts'
+import { Contribution, ROOT_CONTEXT, Visit } from '../../lib/discovery/visit.ts'
 import { findFolder } from '../../lib/discovery/snapshot.ts'
-import { ROOT_CONTEXT, Visit } from '../../lib/discovery/visit.ts'
 import type { DiscoverOptions } from '../../lib/discovery/discover.ts'
 import { OPTIONS, snapshotOf } from './discovery.ts'
 import { makeTree, type TreeEntry } from './tree.ts'
 
 export interface Visited {
-  part: Part
+  part: Contribution
   /** Sorted `GET,POST /path file`. */
   claims: string[]
   /** Names of the functions, with versions. */
@@ -35,7 +33,7 @@ export function visitFolder(
     const names = path === '' ? [] : path.split('/')
     for (const index of names.keys()) {
       const node = findFolder(root, names.slice(0, index + 1).join('/'))!
-      visit = new Visit(node, visit.enter(node)!, facts)
+      visit = new Visit(node, visit.enter(node, new Contribution())!, facts)
     }
     const { part } = visit
     part.warnings.length = 0

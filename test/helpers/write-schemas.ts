@@ -1,7 +1,7 @@
 /** `npm run schemas`: writes the published JSON Schemas from the declarations. */
 
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { toSchemaFiles } from '../../lib/config/schemas.ts'
+import { toSchemaFiles } from './schemas.ts'
 
 const folder = new URL('../../spec/schema/', import.meta.url)
 mkdirSync(folder, { recursive: true })

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Claim } from '../../lib/core/catalog.ts'
 import { type Explanation, explain } from '../../lib/router/explain.ts'
-import { buildRouteTable } from '../../lib/router/route-builder.ts'
+import { buildRouteTable } from '../../lib/router/route-table.ts'
 import { makeClaim } from '../helpers/claims.ts'
 import { makeFn } from '../helpers/fn.ts'
 

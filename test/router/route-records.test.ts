@@ -1,6 +1,6 @@
 import t from 'tap'
 import { countRecords, toDocumentedRoutes, toRecords } from '../../lib/router/route-records.ts'
-import { buildRouteTable } from '../../lib/router/route-builder.ts'
+import { buildRouteTable } from '../../lib/router/route-table.ts'
 import { makeClaim } from '../helpers/claims.ts'
 import { makeFn } from '../helpers/fn.ts'
 

@@ -1,8 +1,7 @@
 import t from 'tap'
 import type { Claim } from '../../lib/core/catalog.ts'
 import { METHODS } from '../../lib/core/identity.ts'
-import { parseHost } from '../../lib/router/hosts.ts'
-import { ownedMethods, type RouteEntry, settle } from '../../lib/router/settle.ts'
+import { parseHost, type RouteEntry, settle } from '../../lib/router/settle.ts'
 import { makeClaim } from '../helpers/claims.ts'
 
 function entryOf(claim: Claim): RouteEntry {
@@ -23,8 +22,8 @@ t.test('[router/route-table.2] one owner per method, the rest on record', async 
     settlement.losses.map(({ entry, winner, methods }) => [nameOf(entry), nameOf(winner), methods]),
     [['config', 'file', ['GET']]],
   )
-  t.same(ownedMethods(settlement, config), ['POST'])
-  t.same(ownedMethods(settlement, file), ['GET', 'PUT'])
+  t.same(settlement.ownedMethods(config), ['POST'])
+  t.same(settlement.ownedMethods(file), ['GET', 'PUT'])
   t.equal(settlement.ownerOf(0), settlement.ownerOf(2), 'methods with one owner share a owner')
 })
 
@@ -47,9 +46,9 @@ t.test('[router/route-table.6, router/route-table.18] rivals are those who want 
     settlement.conflicts.map(({ entries, methods }) => [entries.map(nameOf), methods]),
     [[['a', 'b'], ['GET']]],
   )
-  t.same(ownedMethods(settlement, a), ['GET'], 'a.test is its own')
+  t.same(settlement.ownedMethods(a), ['GET'], 'a.test is its own')
   const whole = settle([entryOf(makeClaim('GET /x', { fn: 'a' })), entryOf(makeClaim('GET /x', { fn: 'b' }))])
-  t.same(ownedMethods(whole, whole.entries[0]!), [])
+  t.same(whole.ownedMethods(whole.entries[0]!), [])
 })
 
 t.test('[router/route-table.6] a thousand equal claims do not take the square of the memory', async t => {
@@ -145,8 +144,8 @@ t.test(
 t.test('[router/route-table.2] a claim that nobody else wants owns its methods, and no others', async t => {
   const entry = entryOf(makeClaim('GET,PUT /x', { fn: 'a' }))
   const lone = settle([entry])
-  t.same(ownedMethods(lone, entry), ['GET', 'PUT'])
-  t.same(ownedMethods(lone, entryOf(makeClaim('GET /x', { fn: 'b' }))), [], 'another entry has nothing of it')
+  t.same(lone.ownedMethods(entry), ['GET', 'PUT'])
+  t.same(lone.ownedMethods(entryOf(makeClaim('GET /x', { fn: 'b' }))), [], 'another entry has nothing of it')
   t.equal(lone.ownerOf(METHODS.indexOf('POST')), null)
   const owner = lone.ownerOf(METHODS.indexOf('GET'))
   t.equal(owner?.entry, entry)

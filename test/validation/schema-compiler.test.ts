@@ -1,6 +1,5 @@
 import t from 'tap'
-import { SchemaCompiler } from '../../lib/validation/schema-compiler.ts'
-import { StepCounter } from '../../lib/validation/schema-steps.ts'
+import { SchemaCompiler, StepCounter } from '../../lib/validation/schema-compiler.ts'
 import type { Schema } from '../../lib/validation/schema-tree.ts'
 
 const compiler = await SchemaCompiler.load()

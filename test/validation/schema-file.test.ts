@@ -127,7 +127,7 @@ t.test('[validation/schema-file.6] names that mean something to objects', async 
   const { file } = parseSchemaFile(text, 'x')
   t.same(Object.keys((file!.common.body as { properties: object }).properties), ['constructor', 'toString'])
   const refused = parseSchemaFile('{ "body": { "properties": { "__proto__": { "type": "string" } } } }', 'x')
-  t.match(refused, { file: null, warnings: [{ message: /body\.properties\.__proto__ is no possible name/ }] })
+  t.match(refused, { file: null, warnings: [{ message: /body\.properties\.__proto__ cannot be used as a name/ }] })
 })
 
 t.test('[validation/schema-file.7] how callers prove who they are', async t => {

@@ -96,7 +96,7 @@ t.test(
     const store = new SchemaStore(tree.root)
     t.match(await store.load([fn]), [{ code: 'SCHEMA_UNREADABLE', message: /ENOENT/ }, { code: 'SCHEMA_UNUSABLE' }])
     execFileSync('mkfifo', [tree.path('a.schema.json')])
-    t.match(await store.load([fn]), [{ message: /it is no regular file/ }, { code: 'SCHEMA_UNUSABLE' }])
+    t.match(await store.load([fn]), [{ message: /it is not a regular file/ }, { code: 'SCHEMA_UNUSABLE' }])
     tree.remove('a.schema.json')
     tree.write({ 'a.schema.json': GOOD })
     t.same(await store.load([fn]), [], 'and read when it is there')

@@ -1,0 +1,84 @@
+import t from 'tap'
+import {
+  canChangeUser,
+  checkIsolation,
+  isFullRoot,
+  type ProcessPowers,
+  readPowers,
+} from '../../lib/config/setting-checks.ts'
+import { resolveSettings } from '../../lib/config/settings.ts'
+import { toUidRange, toUsers } from '../../lib/config/texts.ts'
+
+const ALL = 0x1ffffffffffn
+
+t.test('[runtime/isolation.3] user needs Linux, root and five capabilities; process needs nothing', async t => {
+  const resolved = resolveSettings({ env: { FN_ISOLATION: 'user' }, cwd: '/' })
+  t.same(resolved.problems, [])
+  const root: ProcessPowers = { platform: 'linux', uid: 0, groups: [], capabilities: ALL }
+  const groups = Array.from({ length: 9999 }, (_, at) => 20_001 + at)
+  const user: ProcessPowers = { platform: 'linux', uid: 1000, groups, capabilities: 0b11n << 6n }
+  const cases: [name: string, powers: ProcessPowers, message: RegExp | null][] = [
+    ['root', root, null],
+    ['a system that tells no capabilities', { ...root, capabilities: null }, null],
+    ['a user with two capabilities in all groups', user, null],
+    [
+      'a user',
+      { ...user, capabilities: 0n },
+      /^FN_ISOLATION cannot be user: it needs root or capabilities, this process runs as user 1000 without CAP_SETGID, CAP_SETUID$/,
+    ],
+    ['a user with one', { ...user, capabilities: 1n << 7n }, /without CAP_SETGID$/],
+    [
+      'a user who is in some groups',
+      { ...user, groups: groups.slice(1) },
+      /not in the groups 20001-29999 of functions; fngw dev and run join them/,
+    ],
+    [
+      'a user of functions',
+      { ...user, uid: 20_001 },
+      /runs as user 20001, which FN_ISOLATION_UIDS gives to functions$/,
+    ],
+    ['the gateway’s own', { ...user, uid: 20_000 }, null],
+    ['macOS', { ...root, platform: 'darwin' }, /it needs Linux, this is darwin$/],
+    ['Windows', { platform: 'win32', uid: null, groups: [], capabilities: null }, /it needs Linux, this is win32$/],
+    ['no CAP_SETUID', { ...root, capabilities: ALL & ~(1n << 7n) }, /root was started without CAP_SETUID$/],
+    ['none', { ...root, capabilities: 0n }, /without CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL, CAP_SETGID, CAP_SETUID$/],
+  ]
+  t.same([root, user, { ...user, capabilities: 0n }].map(canChangeUser), [true, true, false])
+  t.same([root, { ...root, capabilities: 0b11n << 6n }, user].map(isFullRoot), [true, false, false])
+  for (const [name, powers, message] of cases) {
+    const problems = checkIsolation(resolved, powers)
+    if (message === null) t.same(problems, [], name)
+    else t.match(problems, [{ code: 'CONFIG_VALUE', message, hint: /Start the gateway as root/, source: 'env' }], name)
+  }
+  const byProcess = resolveSettings({ cwd: '/' })
+  t.equal(byProcess.settings.isolation, 'process')
+  t.same(checkIsolation(byProcess, { platform: 'win32', uid: null, groups: [], capabilities: null }), [])
+  t.match(readPowers(), { platform: process.platform, uid: process.geteuid?.() })
+})
+
+t.test('[runtime/isolation.5] ids are a range above root', async t => {
+  const read = (text: string) => resolveSettings({ env: { FN_ISOLATION_UIDS: text }, cwd: '/' })
+  t.same(read('').settings.isolationUids, '20000-29999')
+  t.equal(read(' 5 - 9 ').settings.isolationUids, '5-9')
+  t.same([toUidRange('5-9'), toUidRange('9-5'), toUidRange('5-5')], [{ first: 5, last: 9 }, null, null])
+  t.same(toUsers('5-9'), { gateway: 5, functions: { first: 6, last: 9 } }, 'the first is the gateway')
+  for (const text of [
+    '0-5',
+    '9-5',
+    '5',
+    '5-',
+    '-5',
+    'a-b',
+    '1-99999999999',
+    '1-4294967295',
+    '1.5-3',
+    '1-2-3',
+    '7-7',
+    '1-65537',
+  ])
+    t.match(
+      read(text).problems,
+      [{ message: /^FN_ISOLATION_UIDS must be a range of 2 to 65536 user ids such as/ }],
+      text,
+    )
+})

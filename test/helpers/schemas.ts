@@ -1,0 +1,47 @@
+/** JSON Schemas of the files people write, made from the declarations that check them. Owner: page config/fields. */
+
+import type { JsonSchema } from '../../lib/config/fields.ts'
+import { FUNCTION_CONFIG } from '../../lib/config/function-config-fields.ts'
+import { FUNCTION_ENV_SCHEMA } from '../../lib/config/function-env.ts'
+import { ROUTES_FILE_SCHEMA } from '../../lib/config/routes-file.ts'
+import { SETTING_OPTIONS, type SettingOption } from '../../lib/config/setting-options.ts'
+
+const DIALECT = 'https://json-schema.org/draft/2020-12/schema'
+
+/** File name below `spec/schema/` to schema. */
+export function toSchemas(): Record<string, JsonSchema> {
+  return {
+    'fngw.schema.json': toDocument('fngw.json', 'Settings of a project.', toSettingsSchema()),
+    'fn.config.schema.json': toDocument('fn.config.json', 'Policy and identity of a function.', FUNCTION_CONFIG.schema),
+    'fn.env.schema.json': toDocument('fn.env.json', 'Environment values of a function.', FUNCTION_ENV_SCHEMA),
+    'fn.routes.schema.json': toDocument('fn.routes.json', 'Routes of a folder.', ROUTES_FILE_SCHEMA),
+  }
+}
+
+/** File name to the text of the file, as published. */
+export function toSchemaFiles(): Record<string, string> {
+  const files: Record<string, string> = {}
+  for (const [name, schema] of Object.entries(toSchemas())) files[name] = `${JSON.stringify(schema, null, 2)}\n`
+  return files
+}
+
+function toDocument(title: string, description: string, schema: JsonSchema): JsonSchema {
+  return { $schema: DIALECT, title, description, ...schema }
+}
+
+function toSettingsSchema(): JsonSchema {
+  const properties: Record<string, JsonSchema> = { $schema: { type: 'string' } }
+  for (const option of Object.values(SETTING_OPTIONS) as SettingOption<unknown>[]) {
+    if (option.key === null) continue
+    const schema =
+      option.fallback === null ? option.field.schema : { ...option.field.schema, default: toDefault(option) }
+    properties[option.key] = schema
+    for (const alias of option.keyAliases) properties[alias] = { ...schema, deprecated: true }
+  }
+  return { type: 'object', properties, additionalProperties: false }
+}
+
+/** The default as it would be written in the file. */
+function toDefault(option: SettingOption<unknown>): unknown {
+  return option.key === 'env' ? 'development' : option.fallback
+}
