@@ -1,6 +1,6 @@
 /**
  * One endpoint of `/_fn/*`: what it is called by, who may call it, what it is asked and what it answers. Owner: §4.2.
- * A family of endpoints is a file `<family>-endpoints.ts` with `create<Family>Endpoints(deps)`; `lib/control-parts.ts` joins them.
+ * A family of endpoints is a file `<family>-endpoints.ts` with `create<Family>Endpoints(deps)`; `lib/gateway/compose.ts` joins them.
  */
 
 import type { ConstantAnswer } from '../http/constant-answer.ts'

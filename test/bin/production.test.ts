@@ -179,7 +179,7 @@ t.test('[bin/production.4] sockets that cannot be used', async t => {
   }
 })
 
-t.test('[bin/production.5, gateway.18] a stop, step by step', async t => {
+t.test('[bin/production.5, gateway/gateway.18] a stop, step by step', async t => {
   const tree = makeTree({
     'slow.js': `import { existsSync, writeFileSync } from 'node:fs'
 export async function handler({ query }) {

@@ -529,7 +529,7 @@ const LAYOUTS: [layout: string, folder: (runtime: RuntimeName) => string, name: 
 ]
 
 t.test(
-  '[core/versions.1, core/versions.3, core/versions.7, router/route-table.10, gateway.7] versions side by side in every layout and language',
+  '[core/versions.1, core/versions.3, core/versions.7, router/route-table.10, gateway/gateway.7] versions side by side in every layout and language',
   async t => {
     const tree: Record<string, TreeEntry> = {
       // A folder of the file tree.
@@ -889,7 +889,7 @@ t.test(
 )
 
 t.test(
-  '[invocation/admission.8, gateway.9] close: what runs and what waits is answered, and every place is free',
+  '[invocation/admission.8, gateway/gateway.9] close: what runs and what waits is answered, and every place is free',
   async t => {
     const pool = { max_workers: 1, max_queue: 5, queue_timeout_ms: 9000 }
     const bed = await serveTree(t, inEach('f', { timeout_ms: 9000, worker_pool: pool }))

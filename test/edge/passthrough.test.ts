@@ -3,7 +3,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { brotliCompressSync, gzipSync } from 'node:zlib'
-import { createGateway } from '../../lib/gateway.ts'
+import { createGateway } from '../../lib/gateway/gateway.ts'
 import type { EdgePolicy, Policy } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
 import type { CorsPolicy, Policy } from '../../lib/core/catalog.ts'
-import { createGateway } from '../../lib/gateway.ts'
+import { createGateway } from '../../lib/gateway/gateway.ts'
 import type { Step } from '../../lib/http/exchange.ts'
 import { toHomeSteps } from '../../lib/http/home.ts'
 import { inject } from '../../lib/http/inject.ts'

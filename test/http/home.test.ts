@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { AssetsMount, FunctionVersion, HomeAction } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
-import { createGateway } from '../../lib/gateway.ts'
+import { createGateway } from '../../lib/gateway/gateway.ts'
 import type { Step } from '../../lib/http/exchange.ts'
 import { type HomeOptions, toHomeSteps } from '../../lib/http/home.ts'
 import { inject } from '../../lib/http/inject.ts'

@@ -37,7 +37,7 @@ const GATED = 'export const handler = async event => (await fetch(event.query.ga
 
 /** Fronts of this process that live. */
 function fronts(): number[] {
-  return childrenOf(process.pid).filter(pid => commandOf(pid).includes('front-main'))
+  return childrenOf(process.pid).filter(pid => commandOf(pid).includes('acceptor-main'))
 }
 
 interface Gate {
@@ -340,7 +340,7 @@ t.test('[processes/processes.12] signals do not end a front, the end of the firs
   const running = await startProduct(product, root, { env: { FN_GATEWAY_WORKERS: '2' } })
   t.teardown(() => endProduct(running))
   const connections = [...(await connectToAll(t, running.url, 2)).values()]
-  const isFront = (pid: number): boolean => commandOf(pid).includes('front-main')
+  const isFront = (pid: number): boolean => commandOf(pid).includes('acceptor-main')
   const front = running.processes().find(isFront)!
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.kill(front, signal)
   for (const connection of connections) t.equal((await connection.ask('/hello')).status, 200)
