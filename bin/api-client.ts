@@ -96,7 +96,7 @@ export class ApiClient {
     }
   }
 
-  /** What a person reads about an answer of 400 and more. */
+  /** The message printed for a response of 400 or more. */
   toRefusal(answer: ApiAnswer): CommandError {
     const { status } = answer
     const said = parse(answer) as { error?: unknown } | undefined
@@ -150,7 +150,7 @@ export class ApiClient {
   }
 }
 
-/** What the caller can do about a refusal; empty where the gateway's own words say it. */
+/** Hint for a refusal; empty if the gateway's message contains it. */
 function toHelp(status: number, reason: string): string {
   if (status === 401)
     return 'Set FN_ADMIN_TOKEN to the admin token of the gateway, or pass its file with --token-file. A gateway with FN_ISOLATION=user or FN_CONSOLE_LOGIN_API=1 requires it of local callers too; start the gateway with FN_ADMIN_TOKEN if it has none.'

@@ -25,7 +25,7 @@ interface ApiFlags {
   config?: string
 }
 
-/** What a command is run with. */
+/** The context of a command. */
 interface Surroundings {
   cwd: string
   env: Readonly<Record<string, string | undefined>>
@@ -40,7 +40,7 @@ export function addApiFlags(command: Command, defaults: Readonly<Record<string, 
 }
 
 /**
- * @param port - `public` calls what everybody may use, also where the control plane has a port of its own
+ * @param port - `public` calls public routes, also if the control plane has a separate port
  * @throws UsageError, SettingsError, CommandError when there is no address
  */
 export function toApiClient(command: Command, { cwd, env }: Surroundings, port: Wanted = 'control'): ApiClient {

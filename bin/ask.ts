@@ -27,7 +27,7 @@ export async function ask({ input, output }: Terminal, questions: readonly Quest
   const ended = new Promise<never>((_, reject) => {
     reader.once('close', () => reject(new UsageError('no answer: give the name as an argument')))
   })
-  // Nobody waits for it when all is answered.
+  // Do not keep the process alive once everything is answered.
   ended.catch(() => {})
   const answers: string[] = []
   try {

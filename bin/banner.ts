@@ -49,7 +49,7 @@ interface ScheduledRecord {
   versions_policy: Record<string, SchedulePolicy>
 }
 
-/** What runs by itself. */
+/** Functions that run without a request. */
 function toScheduleLines(catalog: Record<string, unknown>, program: string): string[] {
   const runtimes = catalog.runtimes as Record<string, { functions: ScheduledRecord[] }>
   const all = Object.values(runtimes).flatMap(({ functions }) =>

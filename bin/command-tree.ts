@@ -2,7 +2,7 @@
 
 import type { Argument, Command, Option } from 'commander'
 
-/** What a value is completed with. */
+/** Candidates for the completion of a value. */
 type ValueKind = 'none' | 'file' | 'folder' | 'choice' | 'free'
 
 export interface FlagFact {
@@ -75,7 +75,7 @@ function toArgument(argument: Argument): ArgumentFact {
   return { spelling, description, kind: toKind(spelling, argChoices), choices: argChoices ?? [] }
 }
 
-/** The name of a value tells what it is. */
+/** The name of a value decides its kind. */
 function toKind(spelling: string, choices: readonly string[] | undefined): ValueKind {
   if (choices !== undefined) return 'choice'
   if (/[<[]file(\.\.\.)?[>\]]/.test(spelling)) return 'file'

@@ -52,7 +52,7 @@ export async function runConformance(
   if (url === null) return 0
   const print = (line: string): void => output.result(line)
   const totals = await runCases({ url, languages, print }).catch(error => {
-    throw new CommandError(`nobody answers at ${url.origin}: ${(error as Error).message || String(error)}`)
+    throw new CommandError(`no response from ${url.origin}: ${(error as Error).message || String(error)}`)
   })
   if (totals.pass + totals.fail === 0)
     output.note(`${url.origin} serves no function of the tree of fixtures: fngw conformance --write DIR`)

@@ -18,7 +18,7 @@ type Ownership =
   | 'same'
   /** User 0 inside is who started it outside (docker without root). */
   | 'root-is-user'
-  /** A user keeps its number only when told (podman without root). */
+  /** A user keeps its id only with an option (podman without root). */
   | 'keep-id'
 
 export interface ContainerClient {
@@ -35,7 +35,7 @@ interface Answer {
   problem: string | null
 }
 
-/** Runs a client to its end, in a session of its own: what is typed at the terminal is not for it. */
+/** Runs a client to its end, in a separate session, so that it does not receive terminal input. */
 export function runClient(program: string, args: readonly string[], env: Env, timeoutMs = 0): Promise<Answer> {
   return new Promise(resolve => {
     const options: SpawnOptions = { env, stdio: ['ignore', 'pipe', 'pipe'], detached: true }
@@ -87,9 +87,9 @@ function toOwnership({ code, stdout, stderr }: Answer): Pick<ContainerClient, 'o
   try {
     info = JSON.parse(stdout)
   } catch {
-    return reason || `info ended with ${code} and told nothing of its daemon`
+    return reason || `info exited with ${code} and did not describe its daemon`
   }
-  if (!isObject(info)) return 'info told nothing of its daemon'
+  if (!isObject(info)) return 'info did not describe its daemon'
   // podman needs no daemon; its record has the machine under `host`.
   if (isObject(info.host)) {
     const { security } = info.host

@@ -37,7 +37,7 @@ type Loaded = ReturnType<typeof loadSettings>
 const NEXT_PORTS = 20
 /** Milliseconds over the gateway's own limits in which its container has to end. */
 const STOP_GRACE_MS = 10_000
-/** What a program reads as the sign that the gateway serves. */
+/** The line by which a program recognises that the gateway is ready. */
 const READY = /^ready http|^\{"event":"ready"/
 
 /**
@@ -56,7 +56,7 @@ export async function serveInContainer(options: ContainerModeOptions): Promise<n
   return serve({ ...options, loaded, image, client, cwd })
 }
 
-/** As the gateway checks them; what it alone can check it tells from inside. */
+/** Checked like in the gateway; the rest is checked and reported inside the container. */
 function checkSettings(loaded: Loaded): void {
   const { problems } = readSecrets(loaded)
   const all = [...problems, ...checkRoot(loaded)]

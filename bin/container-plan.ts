@@ -7,7 +7,7 @@ import { dirname, isAbsolute, relative, sep } from 'node:path'
 import { toSecretFiles } from '../lib/config/secret-file.ts'
 import type { Settings, SettingSource } from '../lib/config/settings.ts'
 import { BINARY_ENV, SETTING_OPTIONS, type SettingOption } from '../lib/config/setting-options.ts'
-import { isFunctionHostVariable } from '../lib/core/host-env.ts'
+import { isFunctionHostVariable } from '../lib/core/host.ts'
 import type { ContainerClient, Env } from './container-client.ts'
 import type { Outside } from './outside.ts'
 import { CommandError } from './usage-error.ts'
@@ -15,7 +15,7 @@ import { CommandError } from './usage-error.ts'
 /** Where the gateway listens in its container. */
 const INNER_PORT = 8080
 const INNER_CONTROL_PORT = 8081
-/** What a folder of this machine must not take the place of. */
+/** Paths that a folder of this machine must not hide. */
 const PLACES_OF_IMAGE = ['/app', '/bin', '/dev', '/etc', '/lib', '/lib64', '/proc', '/sbin', '/sys', '/usr']
 const PROXIES = /^(?:https?|all|no)_proxy$/i
 const LANGUAGE = /^(?:LANG|LANGUAGE|LC_[A-Z]+)$/
@@ -57,7 +57,7 @@ export interface ContainerFacts {
 interface ContainerPlan {
   /** Of `<client> create`. */
   args: string[]
-  /** What the container gets, to be put into the client's environment. */
+  /** Variables for the container, to be set in the client's environment. */
   env: Record<string, string>
 }
 
@@ -68,7 +68,7 @@ export function planContainer(facts: ContainerFacts): ContainerPlan {
   const mounts = toMounts(facts)
   const isSeen = mounts.some(({ path, isFile }) => !isFile && isWithin(cwd, path))
   const args = [
-    // No log of its own on disk: what it writes goes through this process.
+    // No log on disk: its output goes through this process.
     ...['--rm', '--interactive', '--name', name, '--log-driver=none', '--no-healthcheck'],
     ...toUserArgs(facts),
     ...toPublishArgs(facts),
@@ -98,7 +98,7 @@ function toUserArgs({ client, user }: ContainerFacts): string[] {
 
 function toPublishArgs({ settings, ports }: ContainerFacts): string[] {
   const host = settings.host.includes(':') ? `[${settings.host}]` : settings.host
-  // A name is no address that a client takes.
+  // Clients require an address, not a name.
   const at = host === 'localhost' ? '127.0.0.1' : host
   const publish = (outer: number, inner: number) => `--publish=${at}:${outer}:${inner}`
   return [
@@ -185,7 +185,7 @@ function isHandedOn(name: string, declared: ReadonlySet<string>): boolean {
 
 const SETTING_VARIABLES: ReadonlySet<string> = new Set(Object.keys(SETTING_OPTIONS).flatMap(name => optionOf(name).env))
 
-/** What was typed counts before every variable. */
+/** Flags override variables. */
 function setByFlag(env: Record<string, string>, { env: variables }: SettingOption<unknown>, value: unknown): void {
   const [first, ...aliases] = variables
   if (first === undefined || OF_THIS_MACHINE.has(first)) return

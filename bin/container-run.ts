@@ -41,7 +41,7 @@ export class DevContainer {
   }
 
   /**
-   * Makes it; the client gets its image where it is not here yet, and tells of that.
+   * Creates it; the client pulls a missing image and reports that.
    * @param args - of `<client> create`
    * @throws CommandError
    */
@@ -49,7 +49,7 @@ export class DevContainer {
     const { program, stderr } = this.#options
     let last: string | null = null
     const code = await this.#run(['create', ...args], child => {
-      // The id that it has is for nobody.
+      // The printed id is not needed.
       child.stdout!.resume()
       followLines(child.stderr!, line => {
         if (last !== null) stderr.write(`${last}\n`)
@@ -102,7 +102,7 @@ export class DevContainer {
     await runClient(program, ['rm', '--force', name], env)
   }
 
-  /** Runs the client in a session of its own: a signal of the terminal reaches this process only, which passes on what it means. */
+  /** Runs the client in a separate session: signals of the terminal reach only this process, which forwards them. */
   #run(args: readonly string[], use: (child: ChildProcess) => void): Promise<number | null> {
     const { program, env } = this.#options
     return new Promise((resolve, reject) => {
@@ -118,7 +118,7 @@ export class DevContainer {
   }
 }
 
-/** Passes on at the pace of the reader; one that is gone is no reason to stop serving. */
+/** Forwards at the pace of the reader; a reader that is gone does not stop the gateway. */
 function forward(from: Readable, to: Writable): void {
   const drain = (): void => {
     from.unpipe(to)

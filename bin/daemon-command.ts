@@ -25,7 +25,7 @@ interface DaemonFlags {
   json?: boolean
 }
 
-/** What matters to a daemon: its tools and its packages; the rest is the gateway's. */
+/** Settings of a daemon: its tools and packages; the others belong to the gateway. */
 const SHOWN = ['workerMemoryMb', 'workerNice']
 const MAX_PORT = 65_535
 

@@ -12,8 +12,8 @@ const MAX_DEPTH = 16
 const MAX_ENTRIES = 200_000
 
 /**
- * Names in `.env` and `fn.env.json` of every folder below `root`, and in the env files of the project. What cannot be read declares
- * nothing: the gateway tells of it.
+ * Names in `.env` and `fn.env.json` of every folder below `root`, and in the env files of the project. Unreadable files declare
+ * nothing: the gateway reports them.
  */
 export function listDeclaredVariables(root: string, envDir: string): Set<string> {
   const names = new Set(Object.keys(readEnvFiles(envDir, {}, envDir).values))

@@ -103,7 +103,7 @@ function addWhy(
 ): void {
   const why = deps
     .command('why')
-    .description('Tell which functions have a package, and because of what.')
+    .description('List the functions that have a package, and which dependency requires it.')
     .argument('<name>', 'Name of the package.')
     .argument('[dir]', 'Functions root.')
     .option('--json', 'As JSON.')
@@ -132,13 +132,13 @@ type Install = (onDone: OnDone) => Promise<Outcomes>
 
 async function runInstalls(gateway: Gateway, isJson: boolean, output: Output, run: Install): Promise<void> {
   const follower = isJson ? null : followInstalls(gateway, output)
-  const outcomes = await run(({ key, error }) => follower?.tell(key, error)).finally(() => follower?.close())
+  const outcomes = await run(({ key, error }) => follower?.end(key, error)).finally(() => follower?.close())
   const shown = outcomes.map(({ key, error }) => ({ key, error: error?.message ?? null }))
   if (isJson) output.result(JSON.stringify(shown, null, 2))
   if (shown.some(({ error }) => error !== null)) process.exitCode = 1
 }
 
-/** Tells what goes on, what was made, and what came of each function. */
+/** Prints progress, installed packages and the outcome of each function. */
 function followInstalls(gateway: Gateway, output: Output) {
   const status = createBuildStatus(output)
   const stops = [
@@ -146,13 +146,13 @@ function followInstalls(gateway: Gateway, output: Output) {
       if (status !== null) status.on(record)
       else if (record.state === 'began') output.note(output.clean(`${record.action} ${record.key}`))
     }),
-    // Failures are told with their function.
+    // Failures are printed with their function.
     gateway.on('log', ({ level, code, message }) => {
       if (code === undefined && (level === 'info' || level === 'warn')) output.note(output.clean(message))
     }),
   ]
   return {
-    tell(key: string, error: Error | null) {
+    end(key: string, error: Error | null) {
       output.note(output.clean(error === null ? `ready ${key}` : `failed ${key}: ${error.message}`))
       const hint = (error as { detail?: { hint?: string } } | null)?.detail?.hint
       if (hint !== undefined) output.note(`  hint: ${output.clean(hint)}`)

@@ -26,7 +26,7 @@ function fail(message: string, exitCode: number): void {
   process.exitCode = exitCode
 }
 
-/** Whoever serves waits for no other command to be read, and for the flags of none. */
+/** A serving process does not load other commands or their flags. */
 async function createCommands(): Promise<Command> {
   const options = { output, version, program, terminal }
   const serving = SERVE_NAMES.find(name => name === process.argv[2])

@@ -2,7 +2,7 @@
 
 import { nearest } from '../lib/config/findings.ts'
 
-/** Names that are told, and so many are told all when none is near. */
+/** Maximum number of names that are listed; shorter lists are printed whole when no name is similar. */
 const MAX_TOLD = 10
 
 interface NamesRecord {

@@ -44,7 +44,7 @@ export function listFds({ LISTEN_PID, LISTEN_FDS }: Env, pid: number): number[] 
   return Array.from({ length: count }, (_, at) => FIRST_FD + at)
 }
 
-/** What a process gets that takes the place of this one, with the same descriptors. */
+/** The environment of a process that replaces this one and inherits its descriptors. */
 export function toSuccessorEnv(env: Env): Env {
   return { ...env, LISTEN_PID: SUCCESSOR }
 }

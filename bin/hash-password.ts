@@ -10,7 +10,7 @@ const MAX_CHARS = 1024
 
 interface PasswordInput {
   stdin: Readable
-  /** Null where nobody types: the password is then the only line of standard input. */
+  /** Null without a terminal: the password is then the only line of standard input. */
   terminal: Terminal | null
 }
 

@@ -1,4 +1,4 @@
-/** `fngw health`: asks the running gateway how it is, for whoever has no HTTP client at hand. Owner: page bin/health. */
+/** `fngw health`: checks the health of a running gateway, for systems without an HTTP client. Owner: page bin/health. */
 
 import type { ApiClient } from './api-client.ts'
 import type { Output } from './output.ts'
@@ -26,7 +26,7 @@ interface Answer {
 
 /**
  * @returns exit code: 0 when it is well, 1 when it is not
- * @throws UsageError; CommandError when nobody answers
+ * @throws UsageError; CommandError when there is no response
  */
 export async function runHealth(flags: HealthFlags, api: ApiClient, output: Output): Promise<number> {
   if (flags.ready === true && flags.live === true) throw new UsageError('give --ready or --live, not both')
@@ -39,7 +39,7 @@ export async function runHealth(flags: HealthFlags, api: ApiClient, output: Outp
   return isGood ? 0 : 1
 }
 
-/** Asks again, as long as there is time, while it is not well or nobody answers yet. */
+/** Retries until the deadline while the gateway is unhealthy or does not respond. */
 async function askUntil(endsAt: number, ask: () => Promise<Answer>): Promise<Answer> {
   for (;;) {
     const hasTime = performance.now() < endsAt

@@ -28,7 +28,7 @@ const CTRL_D = '\u0004'
 const CTRL_Z = '\u001a'
 
 /**
- * Calls an action for each key. In raw mode a terminal sends no signals of its own: Ctrl+C is a key too.
+ * Calls an action for each key. In raw mode a terminal sends no signals: Ctrl+C is a key, too.
  * @returns a function that gives the terminal back as it was
  */
 export function listenForKeys(input: KeyInput, actions: KeyActions): () => void {

@@ -28,7 +28,7 @@ export interface InitFlags {
 export interface InitSurroundings {
   cwd: string
   env: Readonly<Record<string, string | undefined>>
-  /** null where nobody can answer. */
+  /** null without a terminal. */
   terminal: Terminal | null
   /** How `fngw` is typed here. */
   program: string
@@ -72,7 +72,7 @@ export async function runInit(
   })
 }
 
-/** What was not given is asked for at a terminal, else it has its default. */
+/** Prompts for missing values at a terminal; elsewhere they have their defaults. */
 async function complete(
   name: string | undefined,
   { template, method, yes }: InitFlags,
@@ -100,7 +100,7 @@ function toNameProblem(name: string): string | null {
   }
 }
 
-/** The path that really answers: a runtime's folder at the top is no part of it. null when it cannot be told. */
+/** The path that is really served: without a runtime's folder at the top. null when it is unknown. */
 async function findUrlPath(
   { files }: InitResult,
   runtime: RuntimeName,
@@ -149,7 +149,7 @@ function inPackage(text: string, runtimes: readonly string[]): string {
   return `${editJsonObject(text, new Map([['fngw', settings]]), findIndent(text))}\n`
 }
 
-/** What has to be done before the function can run. */
+/** Steps that are required before the function can run. */
 function toMissing(
   runtime: RuntimeName,
   { runtimes, runtimesExplicit, binaries }: Settings,

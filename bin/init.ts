@@ -41,7 +41,7 @@ export interface InitResult {
   urlPath: string
 }
 
-/** What is written: files below a folder, and the URL path of the first one to try. */
+/** The plan: files below a folder, and the URL path of the first one to try. */
 interface Plan {
   folder: string
   files: readonly StarterFile[]
@@ -140,13 +140,13 @@ interface NextSteps {
   methods: readonly string[]
   /** Project file in which the language was enabled. */
   enabled?: string | null
-  /** What has to be installed first; null when nothing. */
+  /** Programs to install first; null if none. */
   missing: string | null
   /** The project has this package in its `node_modules`, or the program is on the path. */
   isInstalled: boolean
 }
 
-/** What to do next, for a person. */
+/** Next steps, for a terminal. */
 export function toInitText(
   { files, urlPath }: InitResult,
   { program, port, methods, enabled = null, missing, isInstalled }: NextSteps,

@@ -1,4 +1,4 @@
-/** `fngw invoke`: runs a function by its name, in the running gateway or in one of its own. Owner: page bin/invoke. */
+/** `fngw invoke`: runs a function by its name, in the running gateway or in a temporary one. Owner: page bin/invoke. */
 
 import { STATUS_CODES } from 'node:http'
 import type { Readable } from 'node:stream'

@@ -105,7 +105,7 @@ export async function cancelJob(api: ApiClient, id: string, output: Output): Pro
 export async function writeResult(api: ApiClient, id: string, output: Output): Promise<number> {
   const { status, result_status: answered } = (await api.json('GET', toPath(id))) as JobRecord
   if (!ENDED.includes(status)) {
-    output.note(`the job is ${status}: there is no result yet`)
+    output.note(`no result yet: the job is ${status}`)
     return 1
   }
   for await (const piece of api.stream('GET', `${toPath(id)}/result`, { query: { raw: 1 } })) {

@@ -27,7 +27,7 @@ export function addJobs(program: Command, output: Output): void {
     .description('List jobs, newest first.')
     .option('--state <name>', 'queued, running, done, failed or canceled.')
     .option('--fn <name>', 'Of this function only.')
-    .option('--limit <count>', 'At most so many, 1 to 200 (default 50).')
+    .option('--limit <count>', 'Maximum number of jobs, 1 to 200 (default 50).')
     .option('--cursor <number>', 'Go on behind the page before.')
     .option('--json', 'As JSON.')
   addApiFlags(list).action(() => {
@@ -70,7 +70,7 @@ function addCreate(jobs: Command, output: Output): void {
     .option('--context <json>', 'JSON object for event.context.user, or @FILE.')
     .option('--max-attempts <count>', 'Attempts, 1 to 10 (default 1).')
     .option('--retry-delay <seconds>', 'Between two attempts (default 1).')
-    .option('--backoff <factor>', 'Each delay is so many times the one before (default 1).')
+    .option('--backoff <factor>', 'Factor between one delay and the next (default 1).')
     .option('--delay <seconds>', 'Before the first attempt (default 0).')
     .option('--callback <url>', 'Told of the end of the job by a POST.')
     .option('--key <text>', 'Idempotency key: the same key and request give the same job.')

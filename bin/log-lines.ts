@@ -2,8 +2,7 @@
 
 import { isObject } from '../lib/core/json.ts'
 import { escapeUnsafe } from '../lib/core/text.ts'
-import { readLogLine } from '../lib/observe/log-origin.ts'
-import { toPrintable } from '../lib/observe/log-text.ts'
+import { readLogLine, toPrintable } from '../lib/observe/log-line.ts'
 import type { Output } from './output.ts'
 
 type Paint = Output['style']
@@ -72,7 +71,7 @@ function toName(fn: string, version: string | undefined): string {
   return version === undefined || version === 'default' ? fn : `${fn}@${version}`
 }
 
-/** The time of day here; the text itself when it is no time. */
+/** The time of day here; the text itself if it is not a time. */
 function toClockText(time: string): string {
   const date = new Date(time)
   if (Number.isNaN(date.getTime())) return time

@@ -18,7 +18,7 @@ export interface LogsFlags {
   raw?: boolean
 }
 
-/** @throws CommandError for a refusal, and when nobody answers */
+/** @throws CommandError for a refusal, and when there is no response */
 export async function runLogs(flags: LogsFlags, api: ApiClient, output: Output): Promise<void> {
   // One by one: beside these a command has the flags of settings.
   const { json, raw, follow, lines, fn, version, runtime, stream } = flags
@@ -30,7 +30,7 @@ export async function runLogs(flags: LogsFlags, api: ApiClient, output: Output):
   stdout.once('close', onGone)
   const show = (line: string): string => {
     if (json === true) return toJsonLine(line)
-    // The gateway has made it harmless; whoever answers may be something else.
+    // The gateway escapes control characters, but another server may respond.
     const clean = output.clean(line)
     return raw === true ? clean : toShownLine(clean, output.styleResult)
   }

@@ -23,14 +23,14 @@ export function toManPage(commands: readonly CommandFact[], version: string): st
     '.SH FLAGS',
     ...toFlags(program.flags.filter(({ isShown }) => isShown)),
     '.SH COMMANDS',
-    // A word that only groups others has nothing of its own to say.
+    // A command that only groups others has no entry.
     ...others.filter(({ commands }) => commands.length === 0).flatMap(toCommand),
     '.SH SETTINGS THAT HELP LEAVES OUT',
     'They are taken by the commands that read a tree or call a gateway, and matter to few or repeat a default.',
     ...toFlags(toHiddenFlags(commands)),
     '.SH EXIT STATUS',
     ...toEntry('0', 'Done.'),
-    ...toEntry('1', 'It failed, or the answer is no.'),
+    ...toEntry('1', 'It failed, or the result is negative.'),
     ...toEntry('2', 'Wrong usage or wrong settings.'),
     '.SH FILES',
     ...toEntry('fngw.json', 'Settings of a project.'),
@@ -67,7 +67,7 @@ function toEntry(term: string, text: string): readonly string[] {
   return ['.TP', `\\fB${toRoff(term)}\\fR`, toText(text)]
 }
 
-/** A line of its own: a dot or an apostrophe in front would make it a command. */
+/** A separate line: a dot or an apostrophe in front would make it a command. */
 function toText(text: string): string {
   return `\\&${toRoff(text)}`
 }

@@ -18,7 +18,7 @@ interface OpenSurroundings {
 
 /**
  * Opens the console where it is on, else the documentation; prints the address either way.
- * @throws CommandError when neither is served, or nobody answers
+ * @throws CommandError when neither is served, or there is no response
  */
 export async function runOpen({ output, env, publicApi, controlApi, open = openUrl }: OpenSurroundings): Promise<void> {
   const pages = [

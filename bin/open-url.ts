@@ -22,7 +22,7 @@ export function openUrl(url: string, onFailure: () => void): void {
   child.unref()
 }
 
-/** @param note - takes a line when there is no browser */
+/** @param note - receives a line when there is no browser */
 export function openPage(url: string, note: (line: string) => void): void {
   openUrl(url, () => note(`no browser could be opened: ${url}`))
 }

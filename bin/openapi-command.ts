@@ -30,7 +30,7 @@ export async function runOpenApi(
   }
 }
 
-/** Whoever reads the file finds the old document or the new one, never half of one. */
+/** Readers see the old document or the new one, never a part. */
 function writeWhole(path: string, text: string): void {
   const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`
   try {

@@ -2,7 +2,7 @@
 
 import type { Writable } from 'node:stream'
 import { styleText } from 'node:util'
-import { toPrintable } from '../lib/observe/log-text.ts'
+import { toPrintable } from '../lib/observe/log-line.ts'
 
 type Style = Parameters<typeof styleText>[0]
 
@@ -47,7 +47,7 @@ export function createOutput(
   stderr: NodeJS.WriteStream,
   env: Readonly<Record<string, string | undefined>>,
 ): Output {
-  // A reader that went away (a closed terminal, `| head`) is no reason to stop serving.
+  // A reader that went away (a closed terminal, `| head`) does not stop the gateway.
   for (const stream of [stdout, stderr]) stream.on('error', () => {})
   const paint = (stream: NodeJS.WriteStream): Output['style'] =>
     hasColour(env, stream.isTTY === true)
@@ -80,7 +80,7 @@ export function createOutput(
         dropped += 1
         return
       }
-      if (dropped > 0) stderr.write(`... ${dropped} lines were left out: nobody reads them fast enough\n`)
+      if (dropped > 0) stderr.write(`... ${dropped} lines were left out: the reader is too slow\n`)
       dropped = 0
       put(() => stderr.write(`${text}\n`))
     },

@@ -12,7 +12,7 @@ import { UsageError } from './usage-error.ts'
 export interface Outside {
   /** Address under which the gateway is reached. */
   url: string
-  /** That of the control plane, where it has a port of its own. */
+  /** The control plane's URL if it has a separate port. */
   control: string | null
   /** Process that started the container: a signal to it is one to the gateway. */
   pid: number
@@ -56,7 +56,7 @@ interface Line {
 }
 
 /**
- * Follows standard input until its other end is gone, however that ended: then nobody would stop this gateway.
+ * Follows standard input until its other end is closed, because after that nothing would stop this gateway.
  * @returns keys as a terminal gives them, one at a time
  */
 export function followLine(line: Line, onGone: () => void): KeyInput {

@@ -1,5 +1,5 @@
 /**
- * `fngw dev` and `run` with `FN_ISOLATION=user`: the gateway runs as a user of its own. Owner: page runtime/isolation.
+ * `fngw dev` and `run` with `FN_ISOLATION=user`: the gateway runs as a separate user. Owner: page runtime/isolation.
  *
  *   root ──► makes what only root can make ──► fngw as user 20000, with CAP_SETUID and CAP_SETGID
  *    └────► becomes user 20000 as well, without them: passes signals on and the exit code back
@@ -17,7 +17,7 @@ import { CommandError } from './usage-error.ts'
 
 /** Kept where root has it: a port below 1024 may be asked for. */
 const CAP_NET_BIND_SERVICE = 10n
-/** What taking capabilities away for good takes. */
+/** Arguments that drop capabilities permanently. */
 const CAP_SETPCAP = 8n
 
 /**
@@ -62,7 +62,7 @@ function runAs(
   const stdio: StdioOptions = ['inherit', 'inherit', 'inherit', ...fds]
   const child = spawn(setpriv, [...user, ...powers, '--', ...self], { stdio, env })
   passSignals(signal => child.kill(signal))
-  // Nobody is root from here on.
+  // No process is root from here on.
   process.setgroups!([])
   process.setgid!(uid)
   process.setuid!(uid)
@@ -72,7 +72,7 @@ function runAs(
   })
 }
 
-/** With another home. What npm tells programs that it starts of its own places there, the new user could not use. */
+/** With another home: the new user cannot use the folders that npm passes to programs. */
 function toHomeEnv(env: NodeJS.ProcessEnv, home: string): NodeJS.ProcessEnv {
   const own: NodeJS.ProcessEnv = { ...env, HOME: home }
   for (const name of ['npm_config_cache', 'npm_config_userconfig'])

@@ -7,7 +7,7 @@
 const LOOK_MS = 500
 
 /**
- * Tells when the parent of this process is gone; does nothing where npm did not start it, since who puts a program into the
+ * Reports when the parent of this process exits. Does nothing unless npm started it, since a shell that puts a program into the
  * background and leaves wants it to stay.
  * @param env - of this process
  * @returns a function that stops looking

@@ -4,7 +4,7 @@ import { relative } from 'node:path'
 
 /**
  * @param script - full path of the program as it was started, `process.argv[1]`
- * @param env - npm tells in it when it started the program
+ * @param env - npm sets a variable in it when it starts the program
  */
 export function toProgramName(script: string, env: Readonly<Record<string, string | undefined>>, cwd: string): string {
   if (env.npm_command === 'exec' || /[/\\]node_modules[/\\]\.bin[/\\]/.test(script)) return 'npx fngw'

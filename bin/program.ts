@@ -2,7 +2,6 @@
 
 import { Argument, type Command, Option } from 'commander'
 import { METHODS, RUNTIMES } from '../lib/core/identity.ts'
-import { LOG_FILES } from '../lib/observe/log-store.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../lib/index.ts'
 import { addApiFlags, toApiClient } from './api-flags.ts'
 import { toWarningText } from './banner.ts'
@@ -32,6 +31,7 @@ import {
 import { addSettingFlags } from './setting-flags.ts'
 import { UsageError } from './usage-error.ts'
 import { TEMPLATE_NAMES } from '../lib/core/templates.ts'
+import { LOG_FILES } from '../lib/observe/log-line.ts'
 
 /** Commander's own attributes that are no settings. */
 interface CommonFlags {
@@ -40,11 +40,11 @@ interface CommonFlags {
 
 /** For reading the tree without serving it. */
 const TREE: GatewayOptions['defaults'] = { hotReload: false, accessLog: false }
-/** Nobody edits what a daemon elsewhere serves. */
+/** A remote daemon serves a copy that is not edited. */
 const DAEMON: GatewayOptions['defaults'] = { hotReload: false, production: true }
-/** What decides which file answers; the rest is about serving. */
+/** Settings that decide which file serves a route; the others are about serving. */
 const TREE_SETTINGS = ['namespaceDepth', 'forceUrl', 'runtimes']
-/** What the OpenAPI document says beside the tree. */
+/** Settings of the OpenAPI document besides those of the tree. */
 const DOCUMENT_SETTINGS = ['publicBaseUrl']
 
 export function createProgram(options: ProgramOptions): Command {
@@ -131,14 +131,14 @@ function addRoutes(program: Command, { output }: ProgramOptions): void {
 function addExplain(program: Command, { output }: ProgramOptions): void {
   const command = program
     .command('explain')
-    .description('Tell which file answers a request, which lost and why, and which files are ignored.')
+    .description('Explain which file serves a request, which candidates lost and why, and which files are ignored.')
     .argument('<method>', 'Such as GET.')
     .argument('<path>', 'Such as /users/7.')
     .argument('[dir]', 'Functions root.')
   addSettingFlags(command, { defaults: TREE ?? {}, shown: TREE_SETTINGS })
     .option('--for-host <name>', 'Host header of the request, for functions with allow_hosts.')
     .option('--json', 'The answer as JSON.')
-    .addHelpText('after', '\nExit code 1 when nobody answers.\n\nExample:\n  fngw explain GET /users/7 functions')
+    .addHelpText('after', '\nExit code 1 when no route matches.\n\nExample:\n  fngw explain GET /users/7 functions')
     .action(async (method: string, path: string, dir: string | undefined) => {
       const flags = command.opts<CommonFlags & { forHost?: string }>()
       await withGateway(command, dir, gateway => {
@@ -183,7 +183,7 @@ function addOpen(program: Command, { output }: ProgramOptions): void {
 function addHealth(program: Command, { output }: ProgramOptions): void {
   const command = program
     .command('health')
-    .description('Tell whether the running gateway is well, for a container or a service manager.')
+    .description('Check the health of a running gateway, for a container or a service manager.')
     .option('--ready', 'Whether it should get requests: not while it starts or stops.')
     .option('--live', 'Whether it answers at all.')
     .option('--wait <seconds>', 'Ask again for so long until it is (default 0).')
@@ -249,7 +249,7 @@ function addInvoke(program: Command, { output }: ProgramOptions): void {
     .option('--context <json>', 'JSON object for event.context.user, or @FILE.')
     .option('-i, --include', 'Print status and headers too, on standard error.')
     .option('--json', 'Print the whole answer as JSON.')
-    .option('--local', 'Run it in a gateway of its own, which ends afterwards.')
+    .option('--local', 'Run it in a temporary gateway instead of the running one.')
   addApiFlags(command, TREE)
     .addHelpText('after', '\nExit code 1 when the answer is 400 or more.')
     .addHelpText('after', `\nExample:\n  fngw invoke hello -d '{"name":"you"}' -i`)

@@ -71,7 +71,7 @@ function toVersionRows(runtime: string, { name, version_files, versions_policy }
   })
 }
 
-/** @param rows - at most so many are shown by who calls */
+/** @param rows - rows shown at most */
 export function toTable(rows: readonly RouteRow[]): string[] {
   const cells = rows.map(({ methods, path, runtime, file }) => [methods, path, runtime, file])
   return alignColumns([['METHODS', 'PATH', 'RUNTIME', 'FILE'], ...cells]).map(row => `  ${row.join('  ')}`.trimEnd())
@@ -82,7 +82,7 @@ export function toRouteLines(catalog: Record<string, unknown>): string[] {
   return toTable(toRouteRows(catalog))
 }
 
-/** Who answers, who lost and why, what was ignored; for a person. */
+/** The matching route, the candidates that lost and why, and ignored files; for a terminal. */
 export function toExplanationText(explained: ReturnType<Gateway['explain']>): string[] {
   const { winner, losers, refusal, ignored, warnings, beside } = explained
   const lines: string[] = []
@@ -94,7 +94,7 @@ export function toExplanationText(explained: ReturnType<Gateway['explain']>): st
     if (refusal !== null) lines.push(`  its calls are refused: ${refusal.status} ${refusal.message}`)
   } else if (refusal !== null && beside === null) {
     const allow = refusal.allow === null ? '' : `, Allow: ${refusal.allow}`
-    lines.push(`nobody answers: ${refusal.status} ${refusal.message}${allow}`)
+    lines.push(`no route matches: ${refusal.status} ${refusal.message}${allow}`)
   }
   for (const { file, pattern, rule, reason } of losers)
     lines.push(`lost (${rule}): ${file}, route ${pattern}: ${reason}`)

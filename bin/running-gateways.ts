@@ -3,7 +3,7 @@
 import { hostname } from 'node:os'
 import { isObject } from '../lib/core/json.ts'
 import { OwnFolder } from '../lib/files/own-folder.ts'
-import { isAlive, ownMark, type ProcessMark } from '../lib/files/process-mark.ts'
+import { isAlive, ownMark, type ProcessMark } from '../lib/files/root-lock.ts'
 
 /** Addresses to call. */
 interface GatewayAddresses {

@@ -44,7 +44,7 @@ export async function listSchedules(api: ApiClient, { json }: { json?: boolean }
     output.result(output.clean(cells.join('  ').trimEnd()))
 }
 
-/** @throws UsageError for a count that is no number */
+/** @throws UsageError for a count that is not a number */
 export async function showNext(
   api: ApiClient,
   name: string,
@@ -100,7 +100,7 @@ export function addSchedule(program: Command, output: Output): void {
       '\nExamples:\n  fngw schedule ls\n  fngw schedule next report -n 5\n  fngw schedule run report',
     )
   const add = (words: string, description: string): Command => {
-    const command = schedule.command(words).description(description).option('--json', 'What the API answers.')
+    const command = schedule.command(words).description(description).option('--json', 'Print the response of the API.')
     if (words !== 'ls') addTarget(command)
     return addApiFlags(command)
   }

@@ -18,7 +18,7 @@ export interface ProgramOptions {
   version: string
   /** How `fngw` is typed here. */
   program: string
-  /** null where nobody can answer or press keys. */
+  /** null without a terminal. */
   terminal: (Terminal & { input: KeyInput }) | null
 }
 
@@ -116,7 +116,7 @@ function toUrl(host: string): string {
   return `http://${host.includes(':') ? `[${host}]` : host}`
 }
 
-/** What a command line says of the gateway. */
+/** The gateway's options from the command line. */
 export function toGatewayOptions(
   command: Command,
   dir: string | undefined,

@@ -38,7 +38,7 @@ interface ServeOptions {
   version: string
   /** How `fngw` is typed here. */
   program: string
-  /** Where keys are pressed; null where there is nobody. */
+  /** Input of keys; null without a terminal. */
   terminal: { input: KeyInput } | null
   /** How it is reached from outside of its container; null where it is in none that `fngw dev` has made. */
   outside: Outside | null
@@ -49,7 +49,7 @@ const NO_CONTAINER =
 /** Ports tried after a busy default one. */
 const NEXT_PORTS = 20
 
-/** What is known of a gateway before it serves. */
+/** Facts about a gateway before it serves. */
 type Opening = Parameters<NonNullable<GatewayOptions['beforeStart']>>[0]
 
 async function listen(gateway: Opening, handed: HandedSockets | null, show: Show): Promise<GatewayListening> {

@@ -1,5 +1,5 @@
 /**
- * Tells a service manager how it stands (`sd_notify`): ready, stopping, still alive. node has no sockets of the kind that
+ * Notifies a service manager (`sd_notify`): ready, stopping, still alive. node has no sockets of the kind that
  * systemd listens on, so its own program `systemd-notify` is asked; it is there where systemd is. Owner: page bin/production.
  */
 
@@ -11,16 +11,16 @@ type Env = Record<string, string | undefined>
 type Warn = (text: string) => void
 
 interface ServiceNotify {
-  /** @param warn - told what is left out, from now on */
+  /** @param warn - called with the reason when notifications are disabled */
   ready(status: string, warn: Warn): void
   stopping(): void
-  /** Resolves when everything was told. */
+  /** Resolves when every notification is sent. */
   close(): Promise<void>
 }
 
 const VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID']
 const MISSING =
-  'NOTIFY_SOCKET is set and systemd-notify is not installed: nobody is told how the gateway stands; use Type=exec in the unit'
+  'NOTIFY_SOCKET is set and systemd-notify is not installed: the service manager is not notified; use Type=exec in the unit'
 const NOBODY: ServiceNotify = { ready: () => {}, stopping: () => {}, close: () => Promise.resolve() }
 
 /**
@@ -47,9 +47,9 @@ function toAliveMs(usec: string | undefined): number | null {
   return Number.isFinite(ms) && ms >= 1 ? ms : null
 }
 
-type Tell = (words: readonly string[], done: (failure: string | null) => void) => void
+type Notify = (words: readonly string[], done: (failure: string | null) => void) => void
 
-function createNotify(tell: Tell, aliveMs: number | null): ServiceNotify {
+function createNotify(notify: Notify, aliveMs: number | null): ServiceNotify {
   let warn: Warn = () => {}
   let last: Promise<void> = Promise.resolve()
   let alive: NodeJS.Timeout | null = null
@@ -60,7 +60,7 @@ function createNotify(tell: Tell, aliveMs: number | null): ServiceNotify {
     last = before.then(
       () =>
         new Promise<void>(resolve => {
-          tell(words, failure => {
+          notify(words, failure => {
             if (failure !== null && !hasFailed) warn(`systemd-notify ${words.join(' ')}: ${failure}`)
             hasFailed ||= failure !== null
             resolve()

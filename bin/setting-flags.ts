@@ -10,7 +10,7 @@ interface FlagChoice {
   defaults: Readonly<Record<string, unknown>>
   /** Names of the settings that matter to the command; null for all. Others are taken and not shown. */
   shown: readonly string[] | null
-  /** What a setting means to the command, where it is not what the setting itself means. */
+  /** The description of a setting for this command, if it differs from the setting's own. */
   descriptions?: Readonly<Record<string, string>>
 }
 

@@ -6,8 +6,7 @@
 import type { Gateway, LogRecord, RequestRecord } from '../lib/index.ts'
 import { systemClock } from '../lib/core/clock.ts'
 import { AccessLogFormat } from '../lib/observe/access-log.ts'
-import type { WrittenLine } from '../lib/observe/line-buffer.ts'
-import { LineStream } from '../lib/observe/line-stream.ts'
+import { LineStream, type WrittenLine } from '../lib/observe/line-buffer.ts'
 import { toJsonLogLines } from '../lib/observe/log-line.ts'
 import type { Output } from './output.ts'
 import { EarlyWarnings, isShownLevel, isShownRequest, mayHideOne, type Show } from './show.ts'
@@ -39,11 +38,11 @@ export function createLogShow(output: Output): Show {
       output.result(JSON.stringify(ready))
     },
     follow(gateway) {
-      const tell = (record: LogRecord): void => {
+      const add = (record: LogRecord): void => {
         if (isShownLevel(record.level, gateway)) put(record)
       }
-      const say = (level: LogRecord['level'], message: string) => tell({ time: Date.now(), level, message })
-      gateway.on('log', tell)
+      const say = (level: LogRecord['level'], message: string) => add({ time: Date.now(), level, message })
+      gateway.on('log', add)
       gateway.on('build', ({ state, key, action }) => {
         if (state === 'began') say('info', `${action} ${key}`)
       })
@@ -80,7 +79,7 @@ export function createOutputStream({ stdout }: Output, toDropLine: (count: numbe
 
 /** The line that stands for access lines that found no room. */
 function toDropLine(count: number): string {
-  const message = `${count} access lines were dropped: nobody takes them fast enough`
+  const message = `${count} access lines were dropped: the reader is too slow`
   return toJsonLogLines({ time: Date.now(), level: 'warn', message })[0]!
 }
 

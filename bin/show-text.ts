@@ -1,4 +1,4 @@
-/** What a person sees at the terminal: requests, failures with their frames, output of functions. Owner: page bin/dev. */
+/** Terminal output: requests, errors with their frames, output of functions. Owner: page bin/dev. */
 
 import type { LogRecord, RequestRecord } from '../lib/index.ts'
 import { AccessLogFormat } from '../lib/observe/access-log.ts'
@@ -74,7 +74,7 @@ export function createTextShow({ output, version, program, production }: TextOpt
 }
 
 function toDropLine(count: number): string {
-  return `... ${count} access lines were dropped: nobody takes them fast enough`
+  return `... ${count} access lines were dropped: the reader is too slow`
 }
 
 function followRequests(gateway: Followed, show: (record: RequestRecord) => void): void {

@@ -1,4 +1,4 @@
-/** How `fngw dev` and `run` tell what happens: three forms, chosen once. Owner: page bin/dev. */
+/** How `fngw dev` and `run` report events: three forms, chosen once. Owner: page bin/dev. */
 
 import type { Gateway, Warning } from '../lib/index.ts'
 

@@ -1,6 +1,6 @@
 /**
  * Gives back what a start leaves: room for new objects, which it made grow, and old garbage. The engine collects both by itself, in
- * small steps, but not before 100 s have gone by without a collection, unless it is told that memory counts: for some seconds it is.
+ * small steps, but not before 100 s have gone by without a collection, unless memory pressure is signalled, as it is for the first seconds.
  * Owner: page bin/dev.
  */
 

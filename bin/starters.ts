@@ -3,7 +3,7 @@
 /** A file to write: its path below the folder of the template, and its text. */
 export type StarterFile = readonly [path: string, text: string]
 
-const API_ITEMS = `// Private: a file whose name starts with _ is no route. Put your database here.
+const API_ITEMS = `// Private: a file whose name starts with _ has no route. Put your database here.
 const items = [
   { id: '1', name: 'first' },
   { id: '2', name: 'second' },

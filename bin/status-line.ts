@@ -1,4 +1,4 @@
-/** One line at the bottom of the terminal that tells what goes on, such as builds. Owner: page bin/dev. */
+/** One line at the bottom of the terminal that shows work in progress, such as builds. Owner: page bin/dev. */
 
 import type { BuildRecord } from '../lib/index.ts'
 import type { Output } from './output.ts'

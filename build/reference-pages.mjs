@@ -10,7 +10,7 @@ import { readCommands } from '../bin/command-tree.ts'
 import { createProgram } from '../bin/program.ts'
 import { FUNCTION_CONFIG } from '../lib/config/function-config-fields.ts'
 import { BINARY_ENV, SETTING_OPTIONS } from '../lib/config/setting-options.ts'
-import { ERROR_MEANINGS } from '../lib/core/error-meanings.ts'
+import { ERROR_MEANINGS } from './error-meanings.ts'
 import { ERROR_STATUS } from '../lib/core/errors.ts'
 
 /** @typedef {import('../lib/config/fields.ts').Field<unknown>} Field */

@@ -1,4 +1,4 @@
-/** What the palette finds by some letters. Owner: page console/console. */
+/** The choices of the palette for a query. Owner: page console/console. */
 
 export interface Choice {
   readonly text: string

@@ -1,6 +1,6 @@
 /** Numbers, times and sizes as text, always with a unit. Owner: page console/console. */
 
-/** What is shown where nothing is known: not zero. */
+/** Shown for an unknown value, which is not zero. */
 export const NO_DATA = '–'
 
 type Known = number | null | undefined

@@ -4,7 +4,7 @@ interface PageEntry {
   /** Below `/console`. */
   readonly path: string
   readonly title: string
-  /** What it answers, in words. */
+  /** The question that the page answers. */
   readonly question: string
   /** Pressed after `g`. */
   readonly key: string

@@ -48,7 +48,7 @@ export function toText(bytes: Uint8Array): string | null {
 /** The parts of JSON: a string, a mark, another value; space between them is left out. */
 const TOKEN = /"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g
 
-/** Indented, with every number and every key as it was written: parsing would round and merge them. null for what is no JSON. */
+/** Indented, with every number and every key as it was written: parsing would round and merge them. null if it is not JSON. */
 export function toPrettyJson(text: string): string | null {
   try {
     JSON.parse(text)

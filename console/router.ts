@@ -1,4 +1,4 @@
-/** The address of the page as signals, and links that change it without loading the page anew. Owner: page console/console. */
+/** The address of the page as signals, and links that change it without reloading the page. Owner: page console/console. */
 
 import { computed, signal } from '@preact/signals'
 

@@ -1,8 +1,8 @@
-/** What charts show, worked out from the counts of steps. Owner: page console/overview. */
+/** Series for charts, computed from the counts of steps. Owner: page console/overview. */
 
 import type { History, Row } from './data/history.ts'
 
-/** A step that has hardly begun tells no rate: it is taken as this long at least, in seconds. */
+/** Minimum length of a step in seconds: a step that has just begun has no meaningful rate. */
 const SHORTEST_STEP_S = 1
 
 type Steps = Pick<History, 'times' | 'step_ms' | 'started_at' | 'generated_at'>

@@ -1,4 +1,4 @@
-/** Who uses the console, and what they may: `GET /_fn/ui-state`. Owner: page console/console. */
+/** The user of the console and their permissions: `GET /_fn/ui-state`. Owner: page console/console. */
 
 import { computed, signal } from '@preact/signals'
 import { ApiError, get, isLoginWanted, send } from './data/api.ts'

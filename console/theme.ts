@@ -3,7 +3,7 @@
 const KEY = 'fngw.theme'
 const CHOICES: readonly string[] = ['light', 'dark', 'contrast']
 
-/** What was chosen in this browser; '' for as the system has it. */
+/** The choice made in this browser; '' for the system theme. */
 export function chosenTheme(): string {
   const theme = localStorage.getItem(KEY) ?? ''
   return CHOICES.includes(theme) ? theme : ''

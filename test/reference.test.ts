@@ -5,7 +5,7 @@ import { createProgram } from '../bin/program.ts'
 import { readLiteral, toReferencePages } from '../build/reference-pages.mjs'
 import { BINARY_ENV, SETTING_OPTIONS } from '../lib/config/setting-options.ts'
 import { FUNCTION_CONFIG } from '../lib/config/function-config-fields.ts'
-import { ERROR_MEANINGS } from '../lib/core/error-meanings.ts'
+import { ERROR_MEANINGS } from '../build/error-meanings.ts'
 import { ERROR_STATUS } from '../lib/core/errors.ts'
 
 const folder = new URL('../docs/reference/', import.meta.url)

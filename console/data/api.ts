@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals'
 import { gatewayUrl } from '../router.ts'
 
-/** An answer that is no success, or none at all. */
+/** A response that is not a success, or no response. */
 export class ApiError extends Error {
   /** 0 when there was no answer. */
   readonly status: number
@@ -16,7 +16,7 @@ export class ApiError extends Error {
   }
 }
 
-/** True when the gateway said that somebody has to log in. */
+/** True when the gateway requires a login. */
 export const isLoginWanted = signal(false)
 
 export type Query = Readonly<Record<string, string | number | boolean | null | undefined>>

@@ -1,11 +1,11 @@
-/** Texts that somebody edits and has not saved: they stay while other pages are looked at. Owner: page console/function. */
+/** Unsaved edits, kept while other pages are open. Owner: page console/function. */
 
 import { type Signal, signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 
 interface Kept {
   readonly text: string
-  /** What the text was made from, and the tag of that file. */
+  /** The text of the file that the edit started from, and its tag. */
   readonly base: string
   readonly etag: string | null
   /** Tag that the page knew when this was kept. */

@@ -22,7 +22,7 @@ let gatewayId: string | null = null
 let retry: ReturnType<typeof setTimeout> | undefined
 
 /**
- * Tells of one kind of event, and when the stream begins: what happened before is not known then.
+ * Listens to one kind of event, and to the start of the stream: earlier events are unknown then.
  * @returns a function that ends it
  */
 export function onEvent(name: string, listener: Listener): () => void {
@@ -50,7 +50,7 @@ function open(): void {
   source = opened
   opened.onopen = () => {
     lostSince.value = null
-    for (const set of listeners.values()) tell(set)
+    for (const set of listeners.values()) notify(set)
   }
   opened.onerror = () => {
     lostSince.value ??= Date.now()
@@ -69,9 +69,9 @@ function take(name: string, { lastEventId: id }: MessageEvent<string>): void {
     if (gatewayId !== gateway && (gatewayId !== null || name === 'gap')) restarts.value += 1
     gatewayId = gateway
   }
-  tell(listeners.get(name))
+  notify(listeners.get(name))
 }
 
-function tell(set: Iterable<Listener> = []): void {
+function notify(set: Iterable<Listener> = []): void {
   for (const listener of [...set]) listener()
 }

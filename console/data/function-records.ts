@@ -1,4 +1,4 @@
-/** Shapes of what the gateway tells about functions; described on the pages below spec/control. Owner: page console/functions. */
+/** Shapes of function records; described on the pages below spec/control. Owner: page console/functions. */
 
 /** Who a function is; `version` is `default` where it has none. */
 export interface FunctionId {

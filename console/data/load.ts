@@ -1,4 +1,4 @@
-/** What pages show of `/_fn/*`: kept by address, so that a page that is come back to has something to show at once. Owner: page console/console. */
+/** Responses of `/_fn/*`, cached by address, so that a page shows its last data at once when it is opened again. Owner: page console/console. */
 
 import { type Signal, signal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
@@ -22,7 +22,7 @@ interface Entry {
   isStale: boolean
 }
 
-/** Answers that nobody shows are kept up to this many. */
+/** Maximum number of cached responses that no page shows. */
 const KEPT_ENTRIES = 50
 const EMPTY: Loaded<unknown> = { data: null, at: 0, error: null }
 const entries = new Map<string, Entry>()

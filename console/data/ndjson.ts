@@ -1,6 +1,6 @@
 /** An answer of one JSON value a line, as it comes. Owner: page console/console. */
 
-/** Values of lines; what is no JSON is left out. Ends when the answer ends. */
+/** Values of lines; lines that are not JSON are dropped. Ends with the response. */
 export async function* readJsonLines(answer: Response): AsyncGenerator<unknown, void> {
   if (answer.body === null) return
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()

@@ -50,7 +50,7 @@ export interface Catalog {
   readonly ignored?: readonly IgnoredPath[]
 }
 
-/** A claim on a route, as `GET /_fn/explain` tells it. */
+/** A claim on a route, as `GET /_fn/explain` returns it. */
 interface ExplainedClaim {
   readonly runtime: string
   readonly name: string

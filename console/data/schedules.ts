@@ -9,7 +9,7 @@ interface Target {
   readonly key: string
 }
 
-/** What came of the last run; times are seconds since the epoch. */
+/** The outcome of the last run; times are seconds since the epoch. */
 interface Runs {
   readonly next: number | null
   readonly last: number | null
@@ -46,7 +46,7 @@ export function toMs(seconds: number | null | undefined): number | null {
   return seconds == null ? null : seconds * 1000
 }
 
-/** What the gateway is asked for about one of them. */
+/** The requests for one schedule. */
 export function toTarget({ runtime, name, version }: Target): Record<string, string> {
   return version === 'default' ? { runtime, name } : { runtime, name, version }
 }

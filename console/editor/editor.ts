@@ -1,4 +1,4 @@
-/** The editor, and the view of what differs; a chunk of its own that is loaded when one is opened. Owner: page console/function. */
+/** The editor and the diff view; a separate chunk that is loaded when one is opened. Owner: page console/function. */
 
 import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands'
 import { bracketMatching, foldGutter, foldKeymap, indentOnInput } from '@codemirror/language'
@@ -16,10 +16,10 @@ import {
 import { toLanguage } from './languages.ts'
 import { look } from './look.ts'
 import { syntaxHints } from './syntax-hints.ts'
-import { markLines, toldLines, type Told } from './told-lines.ts'
+import { markLines, lineMessages, type LineMessage } from './line-messages.ts'
 
 interface ShowOptions {
-  /** A tree of its own: style sheets in it are made by script, which the page's policy allows. */
+  /** A shadow tree: the page's policy allows style sheets made by script only there. */
   readonly root: ShadowRoot
   readonly parent: HTMLElement
   /** Said to who cannot see it. */
@@ -37,7 +37,7 @@ interface EditorOptions extends ShowOptions {
 
 export interface Editor {
   setText: (text: string) => void
-  mark: (told: readonly Told[], shown: number | null) => void
+  mark: (messages: readonly LineMessage[], shown: number | null) => void
   destroy: () => void
 }
 
@@ -91,7 +91,7 @@ export function createEditor(options: EditorOptions): Editor {
         highlightActiveLineGutter(),
         highlightSelectionMatches(),
         search({ top: true }),
-        toldLines(),
+        lineMessages(),
         syntaxHints(),
         typeOverLines,
         keymap.of([
@@ -116,7 +116,7 @@ export function createEditor(options: EditorOptions): Editor {
       view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: next } })
       isQuiet = false
     },
-    mark: (told, shown) => markLines(view, { told, shown }),
+    mark: (messages, shown) => markLines(view, { messages, shown }),
     destroy: () => view.destroy(),
   }
 }

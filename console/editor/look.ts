@@ -27,8 +27,8 @@ const LOOK = EditorView.theme({
   '&.cm-focused .cm-selectionBackground, .cm-selectionBackground, .cm-content ::selection': {
     background: 'var(--code-chosen) !important',
   },
-  '.cm-told': { backgroundColor: 'var(--failing-paper)' },
-  '.cm-told-text': { color: 'var(--failing)', fontFamily: 'var(--font)', padding: '0 6px', whiteSpace: 'pre-wrap' },
+  '.cm-message': { backgroundColor: 'var(--failing-paper)' },
+  '.cm-message-text': { color: 'var(--failing)', fontFamily: 'var(--font)', padding: '0 6px', whiteSpace: 'pre-wrap' },
   '.cm-shown': { backgroundColor: 'var(--accent-paper)' },
   '.cm-panels': { backgroundColor: 'var(--raised)', color: 'var(--text)', borderColor: 'var(--line)' },
   '.cm-textfield, .cm-button': {

@@ -1,4 +1,4 @@
-/** Logging in with the admin token, or with a name and its password. What is typed is sent once and kept nowhere. Owner: page console/console. */
+/** Logging in with the admin token, or with a name and its password. Credentials are sent once and not stored. Owner: page console/console. */
 
 import { useState } from 'preact/hooks'
 import type { ApiError } from '../data/api.ts'

@@ -18,7 +18,7 @@ import {
   toSummary,
 } from './packs/rows.ts'
 
-/** Milliseconds between two questions: a step that no event tells of is seen too. */
+/** Milliseconds between two polls: some steps have no event. */
 const EVERY_MS = 5000
 
 export function PacksPage() {
@@ -85,7 +85,7 @@ function Installs({ dependencies }: { dependencies: Dependencies }) {
   )
 }
 
-/** Failures that are told in full; the table has the others. */
+/** Failures that are shown in full; the table has the others. */
 const MOST_FAILURES = 5
 
 function Failures({ rows }: { rows: readonly Preparation[] }) {

@@ -18,17 +18,17 @@ const AGAIN_MS = 5000
 
 export function SchedulerPage() {
   const loaded = useLoad<Schedules>('/_fn/schedules', { every: AGAIN_MS, on: ['schedule', 'reload'] })
-  const [told, setTold] = useState<{ text: string; isError: boolean } | null>(null)
+  const [notice, setNotice] = useState<{ text: string; isError: boolean } | null>(null)
   const [running, setRunning] = useState<string | null>(null)
   const { data } = loaded
   const run = async (row: ScheduleRow): Promise<void> => {
     setRunning(row.key)
-    setTold(null)
+    setNotice(null)
     try {
       const answer = await send<RunAnswer>('POST', '/_fn/schedules/run', toTarget(row))
-      setTold(toOutcome(row, answer))
+      setNotice(toOutcome(row, answer))
     } catch (error) {
-      setTold({ text: `${row.key}: ${(error as ApiError).message}`, isError: true })
+      setNotice({ text: `${row.key}: ${(error as ApiError).message}`, isError: true })
     } finally {
       setRunning(null)
       loaded.reload()
@@ -41,8 +41,8 @@ export function SchedulerPage() {
       <LoadState loaded={loaded} />
       {data !== null && (
         <>
-          <p role="status" class={told?.isError === true ? 'error told' : 'told'}>
-            {told?.text}
+          <p role="status" class={notice?.isError === true ? 'error notice' : 'notice'}>
+            {notice?.text}
           </p>
           {shown !== null && (
             <section class="next-runs" aria-label="Next runs">

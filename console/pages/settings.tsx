@@ -1,4 +1,4 @@
-/** Settings: each with its value, where that comes from, and what it means; those that somebody set come first. Owner: page console/settings. */
+/** Settings: value, source and description of each; changed ones first. Owner: page console/settings. */
 
 import { useLoad } from '../data/load.ts'
 import { formatNumberOf } from '../format.ts'

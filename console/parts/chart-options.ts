@@ -15,7 +15,7 @@ export interface ChartLine {
   readonly isDashed?: boolean
   readonly shape?: 'line' | 'steps' | 'bars'
   readonly format: (value: number | null) => string
-  /** Counts: there is no half of one. */
+  /** Counts: integers only. */
   readonly isWhole?: boolean
 }
 
@@ -94,7 +94,7 @@ function toRange(_: uPlot, __: number, most: number | null): [number, number] {
   return [0, most === null || most <= 0 ? 1 : most * 1.1]
 }
 
-/** `repaint` reads the colours of the theme anew. */
+/** `repaint` reads the colours of the theme again. */
 export function toOptions(lines: readonly ChartLine[], width: number): { options: uPlot.Options; repaint: () => void } {
   let colours = readColours()
   const [first] = lines

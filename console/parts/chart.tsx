@@ -79,7 +79,7 @@ export function Chart({ title, unit, times, lines, summary }: ChartProps) {
       >
         {isEmpty && <p class="chart-empty">No data</p>}
       </div>
-      {/* The summary changes with every step: only what was asked for by keys is worth being told. */}
+      {/* The summary changes with every step: only a value chosen by keys is announced. */}
       <figcaption aria-live={chosen.value === null ? 'off' : 'polite'}>
         {chosen.value === null ? summary : toStepText(times, lines, chosen.value)}
       </figcaption>

@@ -4,7 +4,7 @@ interface ChoiceFieldProps {
   label: string
   value: string
   choices: readonly string[]
-  /** What the empty value is called; absent: there is none. */
+  /** Label of the empty value; absent: there is none. */
   all?: string
   onChange: (value: string) => void
 }

@@ -1,13 +1,13 @@
-/** Says that the gateway is away, or has been started anew. What is shown stays. Owner: page console/console. */
+/** Shows that the gateway is unreachable or was restarted. The data on the page stays. Owner: page console/console. */
 
 import { useSignal } from '@preact/signals'
 import { useEffect } from 'preact/hooks'
 import { lostSince, restarts } from '../data/events.ts'
 import { formatClock } from '../format.ts'
 
-/** Milliseconds before a loss is told: a stream that is begun anew is away for a moment. */
+/** Milliseconds before a loss is shown: a stream that reconnects is away for a moment. */
 const PATIENCE_MS = 1500
-/** Milliseconds that a restart is told. */
+/** Milliseconds for which a restart is shown. */
 const RESTART_SHOWN_MS = 8000
 
 export function ConnectionBar() {

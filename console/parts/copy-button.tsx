@@ -1,25 +1,25 @@
-/** Copies a text, and says that it did. Owner: page console/console. */
+/** Copies a text and shows that it did. Owner: page console/console. */
 
 import { useState } from 'preact/hooks'
 
-/** Milliseconds that it says so. */
-const TOLD_MS = 1500
+/** Milliseconds for which the outcome is shown. */
+const SHOWN_MS = 1500
 
 export function CopyButton({ text, title }: { text: string; title: string }) {
-  const [told, setTold] = useState('')
+  const [label, setLabel] = useState('')
   const copy = async (): Promise<void> => {
     try {
       await navigator.clipboard.writeText(text)
-      setTold('Copied')
+      setLabel('Copied')
     } catch {
       // A page that is not on localhost or https may not: the text can be chosen by hand.
-      setTold('Not allowed')
+      setLabel('Not allowed')
     }
-    setTimeout(() => setTold(''), TOLD_MS)
+    setTimeout(() => setLabel(''), SHOWN_MS)
   }
   return (
     <button type="button" onClick={() => void copy()} aria-live="polite">
-      {told === '' ? title : told}
+      {label === '' ? title : label}
     </button>
   )
 }

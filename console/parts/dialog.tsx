@@ -37,7 +37,7 @@ export function Dialog({ title, isOpen, onClose, class: name = '', children }: D
 
 interface ConfirmProps {
   title: string
-  /** What will be lost. */
+  /** The data that will be lost. */
   children: ComponentChildren
   /** Text of the button that does it. */
   action: string

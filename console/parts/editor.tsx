@@ -2,7 +2,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { Editor as Made } from '../editor/editor.ts'
-import type { Told } from '../editor/told-lines.ts'
+import type { LineMessage } from '../editor/line-messages.ts'
 
 interface EditorProps {
   label: string
@@ -13,15 +13,15 @@ interface EditorProps {
   onChange: (text: string) => void
   /** Ctrl+S. */
   onSave: () => void
-  /** What is wrong in which line. */
-  told: readonly Told[]
+  /** Errors by line. */
+  messages: readonly LineMessage[]
   /** A line to bring into sight. */
   line: number | null
 }
 
 const NO_PROGRAM = 'The editor could not be loaded: this page and the gateway are different builds. Reload the page.'
 
-/** Mounts what the editor's program makes in a tree of its own. */
+/** Mounts the editor in a shadow tree. */
 function useMounted<T extends { destroy: () => void }>(
   make: (program: typeof import('../editor/editor.ts'), root: ShadowRoot, parent: HTMLElement) => T,
   depends: readonly unknown[],
@@ -54,7 +54,7 @@ function useMounted<T extends { destroy: () => void }>(
   return { host, made, error }
 }
 
-export function Editor({ label, fileName, text, isReadOnly, onChange, onSave, told, line }: EditorProps) {
+export function Editor({ label, fileName, text, isReadOnly, onChange, onSave, messages, line }: EditorProps) {
   const latest = useRef({ onChange, onSave })
   latest.current = { onChange, onSave }
   const { host, made, error } = useMounted<Made>(
@@ -73,8 +73,8 @@ export function Editor({ label, fileName, text, isReadOnly, onChange, onSave, to
   )
   // Before the browser handles another key: after a key, `text` is older than the document and would replace it.
   useLayoutEffect(() => made?.setText(text), [made, text])
-  const marks = JSON.stringify([told, line])
-  useEffect(() => made?.mark(told, line), [made, marks])
+  const marks = JSON.stringify([messages, line])
+  useEffect(() => made?.mark(messages, line), [made, marks])
   return (
     <>
       {error !== null && <p class="error">{error}</p>}

@@ -1,4 +1,4 @@
-/** What stands where there is nothing to show: why, and what to do. Owner: page console/console. */
+/** The empty state: why there is nothing, and what to do. Owner: page console/console. */
 
 import type { ComponentChildren } from 'preact'
 

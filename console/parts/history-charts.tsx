@@ -6,7 +6,7 @@ import { formatCount, formatMs, formatNumberOf, formatRate, formatShare } from '
 import { toKnownSeconds, toLast, toMost, toRates, toSum } from '../series.ts'
 import { Chart } from './chart.tsx'
 
-/** Drawn anew only for other numbers, however often the page around it is. */
+/** Redrawn only when its numbers change, however often the page renders. */
 export function HistoryCharts({ history }: { history: History }) {
   return useMemo(() => <Charts history={history} />, [history])
 }

@@ -1,4 +1,4 @@
-/** What stands above data that is old, or instead of data that did not come. Owner: page console/console. */
+/** The notice above stale data, or instead of data that failed to load. Owner: page console/console. */
 
 import type { Loaded } from '../data/load.ts'
 import { formatClock } from '../format.ts'

@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact'
 
 interface PageProps {
   title: string
-  /** What the page answers; '' for none. */
+  /** The question that the page answers; '' for none. */
   question: string
   /** Buttons and fields beside the title. */
   tools?: ComponentChildren

@@ -17,7 +17,7 @@ const RANGES: readonly Range[] = [
   { window: '24h', text: '24 h', words: 'the last 24 hours' },
 ]
 
-/** What the address asks for. */
+/** The range in the address. */
 export function currentRange(): Range {
   return toRange(query.value.get('range'))
 }

@@ -5,7 +5,7 @@ import { setQuery } from '../router.ts'
 interface SearchFieldProps {
   label: string
   value: string
-  /** Shown while it is empty; the label unless told. */
+  /** Shown while it is empty; the label by default. */
   placeholder?: string
 }
 

@@ -10,9 +10,9 @@ interface SendingFormProps {
   action: string
   /** @throws ApiError */
   onSend: (fields: FormData) => Promise<void>
-  /** Absent: there is no button to leave it. */
+  /** Absent: the form has no cancel button. */
   onCancel?: () => void
-  /** A refusal in words; its own message unless told. */
+  /** The text for an error; its own message by default. */
   toWords?: (error: ApiError) => string
   children: ComponentChildren
 }

@@ -48,7 +48,7 @@ interface TableProps<Row> {
 const ROW_HEIGHT = 36
 /** Rows made above and below those that are seen. */
 const MARGIN_ROWS = 10
-/** Up to so many rows are simply all made. */
+/** Up to this many rows are all rendered. */
 const SIMPLE_ROWS = 100
 
 export function Table<Row>(props: TableProps<Row>) {

@@ -8,7 +8,7 @@
 
 import { close, read } from 'node:fs'
 import { GatewayError } from '../core/errors.ts'
-import type { FreePlaces } from '../core/free-places.ts'
+import type { Semaphore } from '../core/semaphore.ts'
 import type { Abandonable, Exchange } from '../http/exchange.ts'
 
 /**
@@ -25,7 +25,7 @@ export class FileSender implements Abandonable {
   readonly #fd: number
   #position: number
   readonly #end: number
-  readonly #large: FreePlaces
+  readonly #large: Semaphore
   /** It may send large pieces, to its end: what the client has not taken of one is held until then. */
   #mayBeLarge = false
   #pieceBytes: number = PIECE_BYTES.small
@@ -43,7 +43,7 @@ export class FileSender implements Abandonable {
    * @param end - byte after the last
    * @param large - shared by all transfers
    */
-  constructor(exchange: Exchange, fd: number, start: number, end: number, large: FreePlaces) {
+  constructor(exchange: Exchange, fd: number, start: number, end: number, large: Semaphore) {
     this.#exchange = exchange
     this.#large = large
     this.#fd = fd
@@ -88,7 +88,7 @@ export class FileSender implements Abandonable {
 
   /** Large pieces while the client waits for the disk, small ones while it is waited for. */
   #adapt(): void {
-    this.#mayBeLarge ||= !this.#isBlocked && this.#large.take()
+    this.#mayBeLarge ||= !this.#isBlocked && this.#large.tryTake()
     this.#pieceBytes = this.#mayBeLarge && !this.#isBlocked ? PIECE_BYTES.large : PIECE_BYTES.small
   }
 
@@ -124,7 +124,7 @@ export class FileSender implements Abandonable {
   }
 
   #close(): void {
-    if (this.#mayBeLarge) this.#large.giveBack()
+    if (this.#mayBeLarge) this.#large.release()
     this.#mayBeLarge = false
     close(this.#fd, () => {})
     this.#exchange.responder.descriptors.giveBack()

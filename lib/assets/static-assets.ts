@@ -10,15 +10,15 @@ import type { AssetsMount } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
-import { FreePlaces } from '../core/free-places.ts'
-import type { RouteTable } from '../router/route-table.ts'
-import { type Asset, type AssetForm, isSameState, toForm, toState } from './file.ts'
-import { type AssetHead, CodingChoice, isNavigation, isPagePath, readAssetHead, toAssetName } from './request.ts'
-import { AssetNames } from './names.ts'
-import { AssetStore, MAX_ATTEMPTS, OPEN_FLAGS, toFileTrouble } from './store.ts'
-import { type Decision, decide } from './conditional.ts'
+import { Semaphore } from '../core/semaphore.ts'
 import type { Exchange, Step } from '../http/exchange.ts'
+import type { RouteTable } from '../router/route-table.ts'
+import { decide, type Decision } from './conditional.ts'
 import { FileSender, LARGE_TRANSFERS } from './file-sender.ts'
+import { type Asset, type AssetForm, isSameState, toForm, toState } from './file.ts'
+import { AssetNames } from './names.ts'
+import { type AssetHead, CodingChoice, isNavigation, isPagePath, readAssetHead, toAssetName } from './request.ts'
+import { AssetStore, MAX_ATTEMPTS, OPEN_FLAGS, toFileTrouble } from './store.ts'
 
 /** Steps of the public walk around the routes. */
 interface AssetSteps {
@@ -48,7 +48,7 @@ class StaticAssets {
   readonly #names: AssetNames
   readonly #routes: Routes
   readonly #choice = new CodingChoice()
-  readonly #large = new FreePlaces(LARGE_TRANSFERS)
+  readonly #large = new Semaphore(LARGE_TRANSFERS)
   readonly #isApplication: boolean
   readonly #runWorkerFirst: boolean
   /** Known files to be answered at the end of the poll phase, or when there are enough. */

@@ -7,7 +7,7 @@
  */
 
 import type { EnvValue } from '../core/catalog.ts'
-import { type HostEnv, isFunctionHostVariable } from '../core/host-env.ts'
+import { type HostEnv, isFunctionHostVariable } from '../core/host.ts'
 import { type DeclaredEnv, isSecretName } from './function-env.ts'
 import { BINARY_ENV, SETTING_OPTIONS, type SettingOption } from './setting-options.ts'
 

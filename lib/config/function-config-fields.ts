@@ -1,9 +1,9 @@
 /** Declarations of every field of `fn.config.json`. Spec: §2.7 to §2.10, §2.13; owner: page config/function-config. */
 
-import { ADAPTER_SPELLINGS, type AdapterName, ADAPTERS } from '../core/adapter-names.ts'
-import { CRON_RULE, parseCron } from '../core/cron.ts'
-import { isHeaderName } from '../core/http-text.ts'
 import {
+  ADAPTER_SPELLINGS,
+  type AdapterName,
+  ADAPTERS,
   isFunctionName,
   isHandlerName,
   MAX_NAME_CHARS,
@@ -12,8 +12,9 @@ import {
   PACK_NAME_RULE,
   RUNTIMES,
 } from '../core/identity.ts'
+import { CRON_RULE, parseCron, parseTimezone, TIMEZONE_RULE } from '../core/cron.ts'
+import { isHeaderName } from '../core/http-text.ts'
 import * as limits from '../core/limits.ts'
-import { parseTimezone, TIMEZONE_RULE } from '../core/timezone.ts'
 import {
   type Field,
   boolean,

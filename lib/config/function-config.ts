@@ -1,6 +1,6 @@
 /** `fn.config.json`: text to a checked config. Spec: §2.7 to §2.10, §2.13. */
 
-import type { AdapterName } from '../core/adapter-names.ts'
+import type { AdapterName, Method, RuntimeName } from '../core/identity.ts'
 import type {
   CorsPolicy,
   EdgePolicy,
@@ -10,7 +10,6 @@ import type {
   WorkerPoolPolicy,
 } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import type { Method, RuntimeName } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
 import type { ObjectOf } from './fields.ts'
 import { type Finding, keyOf, type Place, report, toPlace, toWarnings } from './findings.ts'

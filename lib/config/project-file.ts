@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join, relative, resolve } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import type { HostEnv } from '../core/host-env.ts'
+import type { HostEnv } from '../core/host.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { isObject } from '../core/json.ts'
 import { FASTFN_FILE, fromFastFn } from './fastfn-file.ts'

@@ -416,6 +416,29 @@ export const SETTING_OPTIONS = {
       fallback: '20000-29999',
     },
   ),
+  functionProcesses: option(
+    'Limits',
+    'With FN_ISOLATION=user: processes and threads that all workers of one function have together; 4096 by default.',
+    {
+      env: 'FN_FUNCTION_PROCESSES',
+      key: 'function-processes',
+      field: integer({ min: 16, max: 4_194_304 }),
+      fallback: null,
+    },
+  ),
+  functionOpenFiles: option('Limits', 'With FN_ISOLATION=user: files that one process of a function may have open.', {
+    env: 'FN_FUNCTION_OPEN_FILES',
+    key: 'function-open-files',
+    field: integer({ min: 32, max: 1_048_576 }),
+    fallback: null,
+  }),
+  functionTempMb: option('Limits', 'With FN_ISOLATION=user: size of the temporary files of one function.', {
+    env: 'FN_FUNCTION_TEMP_MB',
+    key: 'function-temp-mb',
+    field: integer({ min: 1, max: 1_048_576 }),
+    fallback: null,
+    unit: 'MB',
+  }),
   workerMemoryMb: option('Limits', 'Memory that one worker may allocate.', {
     env: 'FN_WORKER_MEMORY_MB',
     key: 'worker-memory-mb',

@@ -40,6 +40,10 @@ export interface Settings {
   isolationFiles: 'refuse' | 'close' | 'warn'
   /** Such as `20000-29999`. */
   isolationUids: string
+  /** Quotas of a function that has a user of its own: processes and threads, open files of each process, temporary files. */
+  functionProcesses: number | null
+  functionOpenFiles: number | null
+  functionTempMb: number | null
   workerMemoryMb: number
   /** Steps of priority that functions' processes stand below this one. */
   workerNice: number

@@ -2,8 +2,7 @@
 
 import { setImmediate } from 'node:timers/promises'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { WindowName } from '../observe/history-series.ts'
-import type { HistoryStore } from '../observe/history-store.ts'
+import type { HistoryStore, WindowName } from '../observe/history.ts'
 import { HistoryView } from '../observe/history-view.ts'
 import { toSeconds } from './records.ts'
 

@@ -4,8 +4,8 @@ import { showText } from '../config/findings.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isVersion, RUNTIMES } from '../core/identity.ts'
 import { isRequestId } from '../invocation/request-ids.ts'
-import type { LogFilter } from '../observe/log-origin.ts'
-import { LOG_FILES, type LogQuery } from '../observe/log-store.ts'
+import { LOG_FILES, type LogFilter } from '../observe/log-line.ts'
+import type { LogQuery } from '../observe/log-store.ts'
 import type { ControlQuery } from './control-query.ts'
 
 export const LOG_QUERY = [

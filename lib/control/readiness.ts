@@ -1,7 +1,7 @@
 /** Whether the gateway should get requests, and whether it lives at all: what probes ask of `/_fn/health`. Owner: §4.2. */
 
 import type { RuntimeName } from '../core/identity.ts'
-import type { Lifecycle } from '../core/lifecycle.ts'
+import type { Lifecycle } from '../core/transitions.ts'
 import type { Runtime } from '../runtime/runtime.ts'
 import type { ControlReply } from './endpoint.ts'
 

@@ -8,7 +8,7 @@ import type { Settings } from '../config/settings.ts'
 import type { ChosenHome } from '../http/home.ts'
 import type { AdmissionSnapshot } from '../invocation/admission.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
-import { toFailureText } from '../observe/failure-text.ts'
+import { toFailureText } from '../observe/log-line.ts'
 import type { RouteCounts, RouteRecords } from '../router/route-records.ts'
 import type { Runtime, RuntimeHealth } from '../runtime/runtime.ts'
 

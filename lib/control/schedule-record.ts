@@ -3,9 +3,9 @@
 import { toSchedulePolicyRecord, toSeconds } from './records.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { toZonedText } from '../core/timezone.ts'
+import { toZonedText } from '../core/cron.ts'
 import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
-import type { ScheduleRow } from '../scheduler/schedules.ts'
+import type { ScheduleRow } from '../scheduler/scheduler.ts'
 
 type Json = Record<string, unknown>
 

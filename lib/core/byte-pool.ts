@@ -7,11 +7,13 @@
  *   take ─► [1 user] ─ hold ─► [2 users] ─ free ─► [1] ─ free ─► on its shelf ─► taken again, or given back to the system
  */
 
-import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import { availableParallelism, totalmem } from 'node:os'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import type { Clock } from './clock.ts'
 import { BODY_MEMORY_SHARE, MAX_STREAM_LEADS } from './limits.ts'
-import { FreePlaces } from './free-places.ts'
+import { Semaphore } from './semaphore.ts'
 
 const KIB = 1024
 const MIB = 1024 * KIB
@@ -70,7 +72,7 @@ export class BytePool {
   readonly received: ByteBudget
   readonly unread: ByteBudget
   /** Of the streams at most so many may have more under way than their window: memory for slow clients stays bounded. */
-  readonly leads = new FreePlaces(MAX_STREAM_LEADS)
+  readonly leads = new Semaphore(MAX_STREAM_LEADS)
   readonly #clock: Clock
   readonly #onFree: (bytes: Buffer) => void
   readonly #shelves: Shelf[] = []
@@ -190,4 +192,62 @@ const NOWHERE = toNowhere()
  */
 export function giveBack({ buffer }: Uint8Array): void {
   NOWHERE.postMessage(null, [buffer as ArrayBuffer])
+}
+
+// Bytes in one piece, or in the pieces they came in: joining them would copy them.
+
+export type Bytes = Buffer | readonly Buffer[]
+
+export function lengthOf(bytes: Bytes): number {
+  if (Buffer.isBuffer(bytes)) return bytes.length
+  let length = 0
+  for (const piece of bytes) length += piece.length
+  return length
+}
+
+/** In one piece; a copy where there are several. */
+export function joined(bytes: Bytes): Buffer {
+  if (Buffer.isBuffer(bytes)) return bytes
+  return bytes.length === 1 ? bytes[0]! : Buffer.concat(bytes)
+}
+
+/** In one piece that is nobody else's. */
+export function copyOf(bytes: Bytes): Buffer {
+  return Buffer.isBuffer(bytes) ? Buffer.from(bytes) : Buffer.concat(bytes)
+}
+
+// Collects what is young and dead after so many bytes of request bodies.
+// Node gives each piece of a request's body memory of its own outside the engine's heap. The engine counts it against the
+// limit of what is old: every 20 MiB of bodies or so start a collection of everything, which takes tens of milliseconds. The
+// pieces are young and mostly dead by then; a collection of the young alone takes one, and gives their memory back.
+
+/** Bytes of bodies between two collections. */
+const COLLECT_BYTES = 4 * 1024 * 1024
+
+export class YoungGarbage {
+  readonly #find: () => () => void
+  #collect: (() => void) | null = null
+  #bytes = 0
+
+  /** @param find - finds the collector when it is needed first */
+  constructor(find: () => () => void = findCollector) {
+    this.#find = find
+  }
+
+  /** So many bytes came in buffers of their own. */
+  note(bytes: number): void {
+    this.#bytes += bytes
+    if (this.#bytes < COLLECT_BYTES) return
+    this.#bytes = 0
+    this.#collect ??= this.#find()
+    this.#collect()
+  }
+}
+
+/** The engine's own collector, which it shows to contexts that are made while a flag is set; nothing where it does not. */
+export function findCollector(): () => void {
+  setFlagsFromString('--expose-gc')
+  const collect: unknown = runInNewContext('globalThis.gc')
+  setFlagsFromString('--no-expose-gc')
+  return typeof collect === 'function' ? () => collect({ type: 'minor' }) : () => {}
 }

@@ -1,7 +1,6 @@
 /** The shapes that discovery makes and everything after it reads. Data only. Spec: §1, §2.7. */
 
-import type { AdapterName } from './adapter-names.ts'
-import type { Method, RuntimeName } from './identity.ts'
+import type { AdapterName, Method, RuntimeName } from './identity.ts'
 import type { Pattern } from './pattern.ts'
 
 /** `worker_pool` of one function, checked (§2.8). */

@@ -9,6 +9,18 @@ export interface Clock {
   clearTimeout(timer: NodeJS.Timeout): void
 }
 
+interface Backoff {
+  /** The first delay; each further one is `factor` times as long (default 2), up to `max` (default: no bound). */
+  first: number
+  factor?: number
+  max?: number
+}
+
+/** The delay after some failures in a row, in the unit of `first`. @param earlier - failures before this one */
+export function backoffDelay(earlier: number, { first, factor = 2, max = Number.MAX_VALUE }: Backoff): number {
+  return Math.min(max, first * factor ** earlier)
+}
+
 /** Milliseconds for which a reading of the wall clock is carried on by the monotonic one. */
 const WALL_READ_MS = 100
 

@@ -174,3 +174,152 @@ function nextTimeOfDay({ seconds, minutes, hours }: Cron, from: number): number 
   }
   return null
 }
+
+// Time zones of schedules: how far the clocks of a place are ahead of UTC at a moment. Spec: §2.13.
+
+export interface Zone {
+  name: string
+  /** Milliseconds ahead of UTC. @param at - ms since the epoch */
+  offsetAt(at: number): number
+}
+
+export const TIMEZONE_RULE = 'UTC, Z, local, an offset such as +02:00 or -0500, or a name such as Europe/Berlin'
+
+const OFFSET = /^([+-])(0\d|1[0-4]):?([0-5]\d)$/
+const REGION = /^[A-Za-z][A-Za-z0-9_+-]*(\/[A-Za-z0-9_+-]+)*$/
+const MINUTE = 60_000
+/** Clocks change at quarters of an hour. */
+const QUARTER = 15 * MINUTE
+/** Quarters whose offset a zone remembers. */
+const MAX_KNOWN = 512
+
+/** @returns the text to keep; null when it names no zone */
+export function parseTimezone(text: string): string | null {
+  const known = { utc: 'UTC', z: 'Z', local: 'local' }[text.toLowerCase()]
+  if (known !== undefined) return known
+  if (OFFSET.test(text)) return text
+  if (!REGION.test(text)) return null
+  try {
+    new Intl.DateTimeFormat('en-US', { timeZone: text })
+    return text
+  } catch {
+    return null
+  }
+}
+
+/** @param name - as `parseTimezone` gives it */
+export function toZone(name: string): Zone {
+  if (name === 'UTC' || name === 'Z') return { name, offsetAt: () => 0 }
+  if (name === 'local') return { name, offsetAt: at => -new Date(at).getTimezoneOffset() * MINUTE }
+  const parts = OFFSET.exec(name)
+  if (parts === null) return new RegionZone(name)
+  const offset = (Number(parts[2]) * 60 + Number(parts[3])) * MINUTE * (parts[1] === '-' ? -1 : 1)
+  return { name, offsetAt: () => offset }
+}
+
+/** A zone by the rules that node has of it. */
+class RegionZone implements Zone {
+  readonly name: string
+  readonly #format: Intl.DateTimeFormat
+  readonly #known = new Map<number, number>()
+
+  constructor(name: string) {
+    this.name = name
+    this.#format = new Intl.DateTimeFormat('en-US', {
+      timeZone: name,
+      hourCycle: 'h23',
+      year: 'numeric',
+      month: 'numeric',
+      day: 'numeric',
+      hour: 'numeric',
+      minute: 'numeric',
+      second: 'numeric',
+    })
+  }
+
+  offsetAt(at: number): number {
+    const quarter = Math.floor(at / QUARTER)
+    const known = this.#known.get(quarter)
+    if (known !== undefined) return known
+    if (this.#known.size >= MAX_KNOWN) this.#known.clear()
+    const offset = this.#read(quarter * QUARTER)
+    this.#known.set(quarter, offset)
+    return offset
+  }
+
+  #read(at: number): number {
+    const [month, day, year, hour, minute, second] = this.#format.format(at).match(/\d+/g)!.map(Number)
+    return Date.UTC(year!, month! - 1, day!, hour!, minute!, second!) - at
+  }
+}
+
+/** A moment as people of a zone write it, with its offset: `2026-11-23T09:00:00+01:00`. */
+export function toZonedText(at: number, zone: Zone): string {
+  const offset = zone.offsetAt(at)
+  const minutes = Math.abs(Math.round(offset / MINUTE))
+  const clock = new Date(at + offset).toISOString().replace(/(\.000)?Z$/, '')
+  const two = (value: number): string => String(value).padStart(2, '0')
+  return `${clock}${offset < 0 ? '-' : '+'}${two(Math.trunc(minutes / 60))}:${two(minutes % 60)}`
+}
+
+// // The moments at which a cron text is due in a zone. Spec: page scheduler/schedule.
+//   clocks go forward   a time that is skipped is due at the first moment after the gap
+//   clocks go back      a time that comes twice is due the first time only
+// A text whose hour is every hour follows the clock instead: nothing for the skipped hour, both passes of the repeated one.
+
+const HOUR = 3_600_000
+/** Further than this no clock is from another one of its zone within a few days. */
+const AROUND = 36 * HOUR
+/** Farthest that a summer time goes back. */
+const MAX_BACK = 3 * HOUR
+
+/** @returns null when nothing is due within nine years */
+export function nextCronTime(cron: Cron, zone: Zone, after: number): number | null {
+  if (cron.hours.length === 24) return nextOfEveryHour(cron, zone, after)
+  let wall = nextWallTime(cron, after + zone.offsetAt(after))
+  while (wall !== null) {
+    const at = momentsOf(wall, zone)[0] ?? endOfGap(wall, zone)
+    if (at > after) return at
+    wall = nextWallTime(cron, wall)
+  }
+  return null
+}
+
+function nextOfEveryHour(cron: Cron, zone: Zone, after: number): number | null {
+  const offset = zone.offsetAt(after)
+  let wall = nextWallTime(cron, after + offset)
+  let found: number | null = null
+  while (wall !== null && found === null) {
+    found = momentsOf(wall, zone).find(at => at > after) ?? null
+    if (found === null) wall = nextWallTime(cron, wall)
+  }
+  if (zone.offsetAt(after + MAX_BACK) >= offset) return found
+  // The clocks go back soon: the second pass has times that lie behind the wall clock of now.
+  const change = findChange(zone, after, after + MAX_BACK)
+  const again = nextWallTime(cron, change + zone.offsetAt(change) - 1)
+  const second = again === null ? null : again - zone.offsetAt(change)
+  return found === null || (second !== null && second > after && second < found) ? second : found
+}
+
+/** When the clocks show a time: once as a rule, twice after they went back, never when they skip it. */
+function momentsOf(wall: number, zone: Zone): number[] {
+  const offsets = new Set([zone.offsetAt(wall - AROUND), zone.offsetAt(wall + AROUND)])
+  const moments = [...offsets].map(offset => wall - offset).filter(at => at + zone.offsetAt(at) === wall)
+  return moments.sort((a, b) => a - b)
+}
+
+function endOfGap(wall: number, zone: Zone): number {
+  return findChange(zone, wall - AROUND, wall + AROUND)
+}
+
+/** The first moment with the offset of `to`, which is another one than that of `from`. */
+function findChange(zone: Zone, from: number, to: number): number {
+  const offset = zone.offsetAt(to)
+  let [before, since] = [from, to]
+  while (since - before > 1) {
+    const middle = Math.floor((before + since) / 2)
+    if (zone.offsetAt(middle) === offset) since = middle
+    else before = middle
+  }
+  return since
+}

@@ -103,6 +103,8 @@ export const DEFAULT_WORKER_MEMORY_MB = 512
 /** Steps of priority that functions' processes stand below the gateway unless `FN_WORKER_NICE` says otherwise, and the most there are. */
 export const DEFAULT_WORKER_NICE = 0
 export const MAX_WORKER_NICE = 19
+/** Processes and threads of one function that has a user of its own, unless `FN_FUNCTION_PROCESSES` says otherwise. */
+export const DEFAULT_FUNCTION_PROCESSES = 4096
 /** Megabytes that all Lua threads may hold together unless `FN_LUA_MEMORY_MB` says otherwise. */
 export const DEFAULT_LUA_MEMORY_MB = 1024
 /** Threads of one Lua function: twice the cores, within these bounds. Lua code never waits, so more would only share them. */

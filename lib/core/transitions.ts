@@ -4,6 +4,7 @@
  */
 
 import type { ClaimSource, Policy, RetryPolicy } from './catalog.ts'
+import { backoffDelay } from './clock.ts'
 
 /** What decides between two claims on one route, method and host. */
 export interface ClaimStanding {
@@ -103,7 +104,18 @@ export function isRetryable(status: number): boolean {
  */
 export function nextRetry({ status, attempt, retry, random }: RunOutcome): RetryPlan | null {
   if (retry === null || !isRetryable(status) || attempt >= retry.maxAttempts) return null
-  const delay = Math.min(retry.baseDelaySeconds * 2 ** (attempt - 1), retry.maxDelaySeconds)
+  const delay = backoffDelay(attempt - 1, { first: retry.baseDelaySeconds, max: retry.maxDelaySeconds })
   const spread = delay * retry.jitter * (random * 2 - 1)
   return { attempt: attempt + 1, delaySeconds: Math.max(0, delay + spread) }
+}
+
+// Where a gateway is between its start and its end.
+
+export interface Lifecycle {
+  /** True until the tree is read and the runtimes are up or have a reason why not. */
+  starting: boolean
+  /** True from the beginning of a stop on. */
+  draining: boolean
+  /** Connections that their next answers are to end: other processes of the gateway have fewer. */
+  toShed?: number
 }

@@ -1,14 +1,14 @@
 /** What the builders of go and rust have in common. Owner: §2.16, page dependencies/resolve. */
 
-import { readdirSync, readFileSync } from 'node:fs'
-import { join, relative, sep } from 'node:path'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { lstat, readdir } from 'node:fs/promises'
+import { join, relative, resolve, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { HostEnv } from '../core/host-env.ts'
+import { type ErrorDetail, GatewayError } from '../core/errors.ts'
+import type { HostEnv } from '../core/host.ts'
+import type { RuntimeName } from '../core/identity.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
-import type { RuntimeName } from '../core/identity.ts'
-import { type ErrorDetail, GatewayError } from '../core/errors.ts'
-import type { Made } from './made.ts'
 import type { ToolResult, ToolRun } from './run-tool.ts'
 
 /** Milliseconds after which a build that failed for no fault of its sources is tried again. */
@@ -40,7 +40,7 @@ export interface BuildPlan {
    * Makes it and puts it in place; null when another build did meanwhile.
    * @throws GatewayError LOAD_FAILED, or any error of the file system
    */
-  build(tools: BuildTools): Promise<Made | null>
+  build(tools: BuildTools): Promise<InstallResult | null>
 }
 
 export interface BuildTools {
@@ -255,4 +255,213 @@ export function isMember(fn: FunctionVersion, fileName: string): boolean {
   if (fileName.startsWith('_')) return true
   const stem = fileName.replace(/\.[^.]+$/, '')
   return fn.kind === 'function' && !METHOD_PREFIX.test(stem) && !stem.includes('[')
+}
+
+// A look at source text without a compiler: what is code and what is comment or text.
+
+export interface TextRules {
+  /** Quotes whose text may span lines and has no escapes. */
+  raw: string
+  /** Block comments may lie in each other. */
+  nested: boolean
+  /** `'` begins a character: `'x'`, `'\n'`. In Rust it may begin a lifetime too. */
+  lifetimes: boolean
+}
+
+export const GO_TEXT: TextRules = { raw: '`', nested: false, lifetimes: false }
+export const RUST_TEXT: TextRules = { raw: '', nested: true, lifetimes: true }
+
+/** The text with comments and quoted text blanked out; every line and column stays where it is. */
+export function blankOut(text: string, rules: TextRules): string {
+  const parts: string[] = []
+  let kept = 0
+  let at = 0
+  const blank = (from: number, to: number) => {
+    parts.push(text.slice(kept, from), text.slice(from, to).replace(/[^\n]/g, ' '))
+    kept = at = to
+  }
+  while (at < text.length) {
+    const char = text[at] as string
+    if (char === '/' && text[at + 1] === '/') blank(at, endOf(text, '\n', at))
+    else if (char === '/' && text[at + 1] === '*') blank(at, endOfBlock(text, at, rules.nested))
+    else if (char === '"' && rules.lifetimes) blank(...rustText(text, at))
+    else if (char === '"') blank(at, endOfQuoted(text, at))
+    else if (char === rules.raw) blank(at, endOf(text, char, at + 1) + 1)
+    else if (char === "'" && (!rules.lifetimes || /^'(?:\\.|[^\\'])/.test(text.slice(at, at + 3)))) {
+      const end = rules.lifetimes && text[at + 1] !== '\\' && text[at + 2] !== "'" ? at + 1 : endOfQuoted(text, at)
+      if (end === at + 1) at = end
+      else blank(at, end)
+    } else at += 1
+  }
+  parts.push(text.slice(kept))
+  return parts.join('')
+}
+
+/** 1-based line of a position. */
+export function lineOf(text: string, position: number): number {
+  let line = 1
+  for (let at = text.indexOf('\n'); at !== -1 && at < position; at = text.indexOf('\n', at + 1)) line += 1
+  return line
+}
+
+function endOf(text: string, mark: string, from: number): number {
+  const at = text.indexOf(mark, from)
+  return at === -1 ? text.length : at
+}
+
+function endOfBlock(text: string, from: number, nested: boolean): number {
+  let depth = 0
+  for (let at = from; at < text.length; at++) {
+    if (text[at] === '*' && text[at + 1] === '/') {
+      depth -= 1
+      at += 1
+      if (depth === 0 || !nested) return at + 1
+    } else if (text[at] === '/' && text[at + 1] === '*') {
+      depth += 1
+      at += 1
+    }
+  }
+  return text.length
+}
+
+function endOfQuoted(text: string, from: number): number {
+  const quote = text[from]
+  for (let at = from + 1; at < text.length; at++) {
+    if (text[at] === '\\') at += 1
+    else if (text[at] === quote) return at + 1
+  }
+  return text.length
+}
+
+/** `"..."`, and `r"..."` or `r#"..."#` with the quote at `at`. */
+function rustText(text: string, at: number): [number, number] {
+  const raw = /(?:^|[^A-Za-z0-9_])b?r(#*)$/.exec(text.slice(Math.max(0, at - 260), at))
+  if (raw === null) return [at, endOfQuoted(text, at)]
+  const close = `"${raw[1]}`
+  const end = text.indexOf(close, at + 1)
+  return [at, end === -1 ? text.length : end + close.length]
+}
+
+// What a build or an install made, as people are told of it.
+
+export interface InstallResult {
+  /** Packages that are there now; null for a program. */
+  packages: number | null
+  bytes: number
+  /** Packages that were asked for, such as `requests==2.32.3`. */
+  names: readonly string[]
+  /** True when all of it was there already, for another function. */
+  isShared: boolean
+}
+
+/** Names that one line shows. */
+const MAX_SHOWN_NAMES = 5
+/** Files that are looked at at once. */
+const LOOKS_AT_ONCE = 16
+
+/** @param path - full path of the program */
+export function toProgramResult(path: string): InstallResult {
+  return { packages: null, bytes: statSync(path).size, names: [], isShared: false }
+}
+
+/** All that one install put in place: packs and the function's own. */
+export function joinResults(parts: readonly InstallResult[]): InstallResult {
+  return {
+    packages: parts.reduce((sum, { packages }) => sum + (packages ?? 0), 0),
+    bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0),
+    names: parts.flatMap(({ names }) => names),
+    isShared: parts.every(({ isShared }) => isShared),
+  }
+}
+
+/** One line: `installed 4 packages for python/hello@default in 2.3 s, 34 MB: requests==2.32.3`. */
+export function toResultText(
+  key: string,
+  durationMs: number,
+  { packages, bytes, names, isShared }: InstallResult,
+): string {
+  const time = `in ${(durationMs / 1000).toFixed(1)} s`
+  if (packages === null) return `built ${key} ${time}, ${toSizeText(bytes)}`
+  if (packages === 0) return `installed no packages for ${key} ${time}: none is needed`
+  const count = `${packages} ${packages === 1 ? 'package' : 'packages'}`
+  const more = names.length > MAX_SHOWN_NAMES ? ` and ${names.length - MAX_SHOWN_NAMES} more` : ''
+  const shown = names.length === 0 ? '' : `: ${names.slice(0, MAX_SHOWN_NAMES).join(', ')}${more}`
+  return `installed ${count} for ${key} ${time}, ${toSizeText(bytes)}${isShared ? ' shared with others' : ''}${shown}`
+}
+
+/** As disks are sold: `34 MB`, `2.1 MB`, `512 kB`. */
+export function toSizeText(bytes: number): string {
+  if (bytes === 0) return '0 kB'
+  const units = ['kB', 'MB', 'GB', 'TB']
+  let value = bytes / 1000
+  let unit = 0
+  while (value >= 999.5 && unit < units.length - 1) {
+    value /= 1000
+    unit += 1
+  }
+  const digits = value >= 9.95 ? 0 : 1
+  return `${Math.max(value, 0.1).toFixed(digits)} ${units[unit]}`
+}
+
+/** Bytes of all files below a folder; links are not followed. */
+export async function sizeOf(folder: string): Promise<number> {
+  const entries = await readdir(folder, { withFileTypes: true })
+  let sum = 0
+  for (let at = 0; at < entries.length; at += LOOKS_AT_ONCE) {
+    const sizes = await Promise.all(
+      entries.slice(at, at + LOOKS_AT_ONCE).map(async entry => {
+        const path = join(folder, entry.name)
+        if (entry.isDirectory()) return sizeOf(path)
+        return entry.isFile() ? (await lstat(path)).size : 0
+      }),
+    )
+    for (const size of sizes) sum += size
+  }
+  return sum
+}
+
+// // Packages that a manifest names by their folder: what lies there is part of what is built.
+// dependencies/resolve.
+
+/** Files of such packages that are looked at; a folder with more is no package. */
+const MAX_LOCAL_FILES = 5000
+
+/** `replace example.com/left => ../left`, alone or in a block; a path begins with a dot or a slash. */
+const GO_REPLACEMENT = /=>\s*("?)(\.{1,2}(?:\/[^\s"]*)?|\/[^\s"]+)\1/g
+
+/** Full paths of the files in folders that a `go.mod` puts in the place of modules. */
+export function filesOfGoReplacements(folder: string, mod: string): string[] {
+  const text = mod.replace(/\/\/.*$/gm, '')
+  return filesOf([...text.matchAll(GO_REPLACEMENT)].map(([, , path]) => resolve(folder, path!)))
+}
+
+const CARGO_PATH = /\bpath\s*=\s*(?:"([^"]*)"|'([^']*)')/g
+
+/** Full paths of the folders of crates that a folder's `Cargo.toml` names by path, and that these name. */
+export function pathCratesOf(folder: string): string[] {
+  const seen = new Set([folder])
+  for (const crate of seen) {
+    const text = readOptional(join(crate, 'Cargo.toml'))?.replace(/^\s*#.*$/gm, '') ?? ''
+    // In its own tables `path` is a file: the one of a target.
+    for (const [, double, single] of text.matchAll(CARGO_PATH)) {
+      const path = resolve(crate, double ?? single ?? '')
+      if (isFolder(path)) seen.add(path)
+    }
+  }
+  seen.delete(folder)
+  return [...seen]
+}
+
+/** Full paths of the files of those crates. */
+export function filesOfPathCrates(folder: string): string[] {
+  return filesOf(pathCratesOf(folder))
+}
+
+function filesOf(folders: readonly string[]): string[] {
+  const found = folders.filter(isFolder).flatMap(folder => filesBelow(folder, () => true))
+  return [...new Set(found)].sort().slice(0, MAX_LOCAL_FILES)
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
 }

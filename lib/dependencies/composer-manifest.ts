@@ -1,10 +1,20 @@
 /** `composer.json` beside a function: read, checked, and what of it reaches Composer. Owner: page dependencies/php. */
 
-import { join } from 'node:path'
+import { readdirSync } from 'node:fs'
+import { dirname, join, relative, sep } from 'node:path'
 import type { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import { lineOfWord, manifestError, parseManifest, readSmallFile, showToken } from './manifest-text.ts'
-import { labelOf } from './unit-files.ts'
+import { BuildKey } from './build-cache.ts'
+import { FileCollector, type FilePackages, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
+import {
+  installError,
+  labelOf,
+  lineOfWord,
+  manifestError,
+  parseManifest,
+  readSmallFile,
+  showToken,
+} from './install-step.ts'
 
 export const COMPOSER_MANIFEST = 'composer.json'
 
@@ -183,4 +193,277 @@ function textsIn(value: unknown): string[] {
 
 function pick(from: Readonly<Record<string, unknown>>, names: readonly string[]): Record<string, unknown> {
   return Object.fromEntries(names.filter(name => from[name] !== undefined).map(name => [name, from[name]]))
+}
+
+// `composer.lock` beside a function: what it pins, and where from.
+
+export const COMPOSER_LOCK = 'composer.lock'
+
+interface LockedPackage {
+  name: string
+  version: string
+  /** `library`, `composer-plugin`, ... */
+  type: string
+  fields: Readonly<Record<string, unknown>>
+}
+
+/** Where a package of a lock file comes from. */
+interface LockedSource {
+  name: string
+  /** `https` for the hosts that packages of packagist.org are fetched from; `address` for any other. */
+  kind: 'path' | 'https' | 'address'
+  /** As it is written. */
+  url: string
+}
+
+export class ComposerLock {
+  readonly text: string
+  /** Below the functions root, for messages. */
+  readonly label: string
+  readonly #json: Readonly<Record<string, unknown>>
+
+  /** @throws GatewayError when it is no lock file */
+  constructor(text: string, label: string) {
+    this.text = text
+    this.label = label
+    let json: unknown
+    try {
+      json = JSON.parse(text)
+    } catch {
+      json = null
+    }
+    if (isObject(json) && Array.isArray(json.packages)) {
+      this.#json = json
+      return
+    }
+    const why = json === null ? 'is not JSON' : 'is no lock file of Composer 2'
+    throw installError(`${label}: ${why}`, { file: label }, 'delete it, and it is made again from composer.json')
+  }
+
+  /** Those that are installed; what only development needs is not. */
+  get packages(): LockedPackage[] {
+    return packagesIn(this.#json.packages)
+  }
+
+  get sources(): LockedSource[] {
+    return [...this.packages, ...packagesIn(this.#json['packages-dev'])].flatMap(({ name, fields }) =>
+      [fields.dist, fields.source].flatMap(place =>
+        isObject(place) && typeof place.url === 'string' ? { name, ...toPlace(place.type, place.url) } : [],
+      ),
+    )
+  }
+
+  /**
+   * The file without packages from paths that the manifest names no more: Composer would install them from there. What it names
+   * instead is resolved again.
+   */
+  withoutStalePaths(isNamed: (url: string) => boolean): ComposerLock {
+    const stale = new Set(
+      this.sources.flatMap(({ name, kind, url }) => (kind === 'path' && !isNamed(url) ? [name] : [])),
+    )
+    if (stale.size === 0) return this
+    const json = structuredClone(this.#json) as Record<string, unknown>
+    for (const field of ['packages', 'packages-dev']) {
+      json[field] = packagesIn(json[field]).flatMap(({ name, fields }) => (stale.has(name) ? [] : [fields]))
+    }
+    return new ComposerLock(`${JSON.stringify(json, null, 4)}\n`, this.label)
+  }
+
+  /** Version of a package, as its author writes it; null when it is not pinned. */
+  versionOf(name: string): string | null {
+    return this.packages.find(one => one.name === name.toLowerCase())?.version ?? null
+  }
+
+  /** Digest of all that it says. */
+  get digest(): string {
+    return new BuildKey().add('lock', JSON.stringify(this.#json)).toString()
+  }
+
+  /** The text that Composer gets: packages in paths are copied, whatever the lock file says of links. */
+  toStaged(): string {
+    const json = structuredClone(this.#json) as Record<string, unknown>
+    for (const field of ['packages', 'packages-dev']) {
+      for (const { fields } of packagesIn(json[field])) {
+        const options = fields['transport-options']
+        if (isObject(options)) delete options.symlink
+      }
+    }
+    return `${JSON.stringify(json, null, 4)}\n`
+  }
+}
+
+/** @returns null when the folder has none */
+export function readComposerLock(folder: string, folderLabel: string): ComposerLock | null {
+  const label = labelOf({ label: folderLabel }, COMPOSER_LOCK)
+  const text = readSmallFile(join(folder, COMPOSER_LOCK), label)
+  return text === null ? null : new ComposerLock(text, label)
+}
+
+function packagesIn(list: unknown): LockedPackage[] {
+  if (!Array.isArray(list)) return []
+  return list.flatMap(fields => {
+    if (!isObject(fields) || typeof fields.name !== 'string') return []
+    const { name, version, type } = fields
+    return { name: name.toLowerCase(), version: String(version ?? ''), type: String(type ?? 'library'), fields }
+  })
+}
+
+/** Where packagist.org says that its packages are. */
+const PACKAGE_HOSTS: ReadonlySet<string> = new Set([
+  'api.github.com',
+  'codeload.github.com',
+  'github.com',
+  'gitlab.com',
+  'bitbucket.org',
+  'packagist.org',
+  'repo.packagist.org',
+])
+
+/** Packages of the common repository name their repository too, by https; nothing else fetches from one. */
+function toPlace(type: unknown, url: string): Pick<LockedSource, 'kind' | 'url'> {
+  if (/^https:\/\//i.test(url)) return { kind: isPackageHost(url) ? 'https' : 'address', url }
+  const isAddress = /^[a-z][a-z0-9+.-]*:/i.test(url) || /^[^/]+@[^/]+:/.test(url)
+  const isFile = type === 'path' || type === 'zip' || type === 'tar'
+  return { kind: isAddress || !isFile ? 'address' : 'path', url }
+}
+
+function isPackageHost(url: string): boolean {
+  const { hostname, port, username } = URL.canParse(url) ? new URL(url) : { hostname: '', port: '', username: '' }
+  return port === '' && username === '' && PACKAGE_HOSTS.has(hostname)
+}
+
+// Files that Composer reads beside `composer.json`: packages in paths, and classes to be listed.
+
+const INSTALLED = 'vendor'
+/** Folders that one pattern may stand for. */
+const MAX_MATCHES = 1000
+const SOURCES_SETTING = 'FN_PHP_PACKAGE_SOURCES'
+
+/**
+ * Checks where a manifest and a lock file have their packages from.
+ * @param folder - full path of the function's folder, below the root
+ * @returns the files that their paths lead to
+ * @throws GatewayError naming the line of the manifest, or the lock file
+ */
+export function checkComposerSources(
+  manifest: ComposerManifest,
+  lock: ComposerLock | null,
+  folder: string,
+  checks: PackageChecks,
+): FilePackages {
+  const { allowSources } = checks
+  const collector = new FileCollector(INSTALLED)
+  for (const { kind, text, word } of manifest.sources) {
+    if (kind === 'wrong') throw manifest.error(text, word, 'write { "type": "path", "url": "../package" }')
+    if (kind === 'address' && !allowSources) {
+      const why = `repositories: packages come from ${showToken(text)}, not from packagist.org`
+      throw manifest.error(why, word, `take it out, or set ${SOURCES_SETTING}=1`)
+    }
+    if (kind !== 'path') continue
+    const fail = (why: string, hint: string) => manifest.error(`repositories: ${why}`, word, hint)
+    addPath(collector, text, { ...checks, folder, fail })
+  }
+  for (const path of manifest.classPaths) {
+    const fail = (why: string, hint: string) => manifest.error(`autoload: ${why}`, path, hint)
+    // A folder that is not there is Composer's to tell.
+    addPath(collector, path, { ...checks, folder, fail, mayLack: true })
+  }
+  if (lock !== null) addLocked(collector, lock, { ...checks, folder })
+  return collector
+}
+
+function addLocked(collector: FileCollector, lock: ComposerLock, checks: PackageChecks & { folder: string }): void {
+  const fail = (why: string, hint: string) => installError(`${lock.label}: ${why}`, { file: lock.label }, hint)
+  for (const { name, kind, url } of lock.sources) {
+    if (kind === 'path') addPath(collector, url, { ...checks, fail })
+    if (kind !== 'address' || checks.allowSources) continue
+    const why = `${name} comes from ${showToken(url)}, not from packagist.org`
+    throw fail(why, `delete the lock file, or set ${SOURCES_SETTING}=1`)
+  }
+}
+
+interface PathChecks extends PackageChecks {
+  folder: string
+  /** A path that leads nowhere is left out. */
+  mayLack?: boolean
+  fail(why: string, hint: string): Error
+}
+
+function addPath(
+  collector: FileCollector,
+  path: string,
+  { folder, mayLack = false, fail, ...checks }: PathChecks,
+): void {
+  const { bound, boundName } = toPackageBounds(checks, folder)
+  // Composer puts variables and the home in.
+  if (/^[/\\~]|[$%{}[\]\p{Cc}]|^[a-z]:/iu.test(path))
+    throw fail(
+      `${JSON.stringify(path)} is no plain path`,
+      'write it as it leads there from composer.json, with * at most',
+    )
+  if (bound !== '' && climbsOut(path, folder, checks.root)) {
+    const hint = `run composer install in the folder, move the package into ${boundName}, or set ${SOURCES_SETTING}=1`
+    throw fail(`${JSON.stringify(path)} is not in ${boundName}`, hint)
+  }
+  const isPattern = /[*?]/.test(path)
+  for (const place of expand(folder, path)) {
+    const target = place === bound ? bound : findInside(place, bound)
+    if (target === place) collector.add(target, why => fail(why, 'name a smaller folder'))
+    else if (!isPattern && !(mayLack && target === null)) {
+      const why = target === null ? `is not there, or leads out of ${boundName}` : 'leads over a link'
+      throw fail(`${JSON.stringify(path)} ${why}`, `name a folder in ${boundName}`)
+    }
+  }
+}
+
+/** True for a path that leaves the root on its way, be it to come back: from a copy of the folder it would lead elsewhere. */
+function climbsOut(path: string, folder: string, root: string): boolean {
+  let depth = folder === root ? 0 : relative(root, folder).split(sep).length
+  for (const part of path.split('/')) {
+    if (part === '' || part === '.') continue
+    depth += part === '..' ? -1 : 1
+    if (depth < 0) return true
+  }
+  return false
+}
+
+/** Full paths that a path with `*` and `?` stands for. */
+function expand(folder: string, path: string): string[] {
+  let found = [folder]
+  for (const part of path.split('/')) {
+    if (part === '' || part === '.') continue
+    if (part === '..') found = found.map(dirname)
+    else if (!/[*?]/.test(part)) found = found.map(place => join(place, part))
+    else found = found.flatMap(place => matchesIn(place, part)).slice(0, MAX_MATCHES)
+  }
+  return found
+}
+
+function matchesIn(folder: string, pattern: string): string[] {
+  try {
+    const names = readdirSync(folder).filter(name => !name.startsWith('.') && isMatch(name, pattern))
+    return names.sort().map(name => join(folder, name))
+  } catch {
+    return []
+  }
+}
+
+/** True when `*` stands for any signs and `?` for one. Only the last `*` is ever taken back, so that no pattern takes long. */
+function isMatch(name: string, pattern: string): boolean {
+  let at = 0
+  let star = -1
+  let afterStar = 0
+  for (let i = 0; i < name.length; ) {
+    if (pattern[at] === '*') {
+      star = at++
+      afterStar = i
+    } else if (at < pattern.length && (pattern[at] === '?' || pattern[at] === name[i])) {
+      at += 1
+      i += 1
+    } else if (star >= 0) {
+      at = star + 1
+      i = ++afterStar
+    } else return false
+  }
+  return /^\**$/.test(pattern.slice(at))
 }

@@ -5,8 +5,17 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
-import { below, filesBelow, isMember, type Place, readOptional, sourceError } from './build.ts'
-import { blankOut, GO_TEXT, lineOf } from './source-text.ts'
+import {
+  below,
+  blankOut,
+  filesBelow,
+  GO_TEXT,
+  isMember,
+  lineOf,
+  type Place,
+  readOptional,
+  sourceError,
+} from './build.ts'
 
 /** Module of a function that brings no go.mod; its own sub-packages are imported as `handler/<folder>`. */
 export const OWN_MODULE = 'handler'

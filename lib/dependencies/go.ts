@@ -10,23 +10,24 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { FileReader } from '../files/function-file.ts'
 import {
+  below,
   type Builder,
   type BuildPlan,
   type BuildTools,
-  below,
   compilerError,
   type CompilerPlace,
+  filesOfGoReplacements,
+  type InstallResult,
   readOptional,
-  type Toolchain,
   toFolderName,
+  type Toolchain,
   toOldError,
   toolError,
+  toProgramResult,
   workerSources,
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
 import { GoPackage, OWN_MODULE } from './go-package.ts'
-import { filesOfGoReplacements } from './local-packages.ts'
-import { type Made, toProgramMade } from './made.ts'
 import type { ToolResult } from './run-tool.ts'
 
 interface GoOptions {
@@ -122,7 +123,7 @@ class GoBuild {
     key: string,
     mod: string | null,
     sum: string | null,
-  ): Promise<Made> {
+  ): Promise<InstallResult> {
     const workspace = this.#workspace
     workspace.prepare(tools.user ?? null)
     const module = mod === null ? OWN_MODULE : (/^\s*module\s+"?([^\s"]+)/m.exec(mod)?.[1] ?? OWN_MODULE)
@@ -158,7 +159,7 @@ class GoBuild {
     })
     if (result.code !== 0) throw this.#toError(result, mod !== null)
     await workspace.finish(key)
-    return toProgramMade(workspace.binary(key))
+    return toProgramResult(workspace.binary(key))
   }
 
   /** What the tool sees instead of what is there: by full path, '' for nothing. */

@@ -18,22 +18,27 @@
  * It throws `installError` for what only an edit mends (kept until then) and `passingError` for what may pass (network, time).
  */
 
-import { lstatSync, type Stats } from 'node:fs'
-import { join, relative, sep } from 'node:path'
+import { accessSync, constants, lstatSync, type Stats } from 'node:fs'
+import { dirname, join, relative, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { HostEnv } from '../core/host-env.ts'
+import type { HostEnv } from '../core/host.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { ValueChanges } from '../core/list-change.ts'
+import { KeyedMutex } from '../core/semaphore.ts'
+import { toShellWord } from '../core/text.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import type { Builder, BuildPlan, BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
-import { checkWritable, isDenied, toClosedText } from './closed-folder.ts'
-import { type DependencyRecord, readState, toManifestFacts } from './dependency-state.ts'
-import type { Asker } from './failed-sets.ts'
-import { FolderTurns } from './folder-turns.ts'
-import { InstallRecords } from './install-records.ts'
+import {
+  type Builder,
+  type BuildPlan,
+  type BuildTools,
+  joinResults,
+  type InstallResult,
+  type Toolchain,
+} from './build.ts'
+import { type DependencyRecord, InstallRecords, readState, toManifestFacts } from './dependency-state.ts'
 import {
   type InstallPlan,
   type InstallStep,
@@ -42,9 +47,8 @@ import {
   type Settled,
   type UnmetImport,
 } from './install-step.ts'
-import { joinMade, type Made } from './made.ts'
-import { PackageFolder, type PackageSet, PackageSets, type SetOutcome, toSet } from './package-set.ts'
-import { listInstalled } from './why.ts'
+import { type Asker, PackageFolder, type PackageSet, PackageSets, type SetOutcome, toSet } from './package-set.ts'
+import { listInstalled } from './dependencies.ts'
 
 interface InstallerOptions {
   functionsRoot: string
@@ -95,7 +99,10 @@ export class Installer implements Builder {
   readonly #step: InstallStep
   readonly #options: InstallerOptions
   readonly #sets: PackageSets
-  readonly #turns = new FolderTurns()
+  /** One look or install at a time in a folder. */
+  readonly #turns = new KeyedMutex()
+  /** Installs that go on or wait, by full path of the folder. */
+  readonly #installing = new Map<string, number>()
   readonly #records: InstallRecords
   readonly #changes = new ValueChanges<FunctionVersion>(fn => fn.runtime === this.runtime)
   /** Functions of the runtime by their folder, of folders that hold several: of ten thousand nobody may look at all for each. */
@@ -181,7 +188,7 @@ export class Installer implements Builder {
   }
 
   isBusy(fn: FunctionVersion): boolean {
-    return [fn.fnDir, ...this.#options.packsOf(fn)].some(folder => this.#turns.hasLong(folder))
+    return [fn.fnDir, ...this.#options.packsOf(fn)].some(folder => this.#installing.has(folder))
   }
 
   async plan(fn: FunctionVersion, toolchain: Toolchain, tools: BuildTools): Promise<BuildPlan> {
@@ -198,7 +205,7 @@ export class Installer implements Builder {
       isBuilt: open.length === 0,
       binary: null,
       build: async work => {
-        const made: Made[] = []
+        const made: InstallResult[] = []
         const install = async (look: Look): Promise<Look> => {
           const done = await this.#installInTurn(look, toolchain, toolsFor(look.unit, work))
           if (done.made !== null) made.push(done.made)
@@ -207,7 +214,7 @@ export class Installer implements Builder {
         for (const look of open) if (look !== own) await install(look)
         const late = own ?? (await this.#lookInTurn(unit, toolchain, work))
         this.#checkUnmet(fn, late.plan === null ? late : await install(late))
-        return made.length === 0 ? null : joinMade(made)
+        return made.length === 0 ? null : joinResults(made)
       },
     }
   }
@@ -220,15 +227,32 @@ export class Installer implements Builder {
   }
 
   #lookInTurn(unit: InstallUnit, toolchain: Toolchain, tools: BuildTools): Promise<Look> {
-    return this.#turns.take(unit.folder, () => this.#look(unit, toolchain, tools))
+    return this.#turns.run(unit.folder, () => this.#look(unit, toolchain, tools))
   }
 
-  #installInTurn(look: Look, toolchain: Toolchain, tools: BuildTools): Promise<{ look: Look; made: Made | null }> {
-    return this.#turns.take(look.unit.folder, () => this.#installRest(look, toolchain, tools), true)
+  async #installInTurn(
+    look: Look,
+    toolchain: Toolchain,
+    tools: BuildTools,
+  ): Promise<{ look: Look; made: InstallResult | null }> {
+    const { folder } = look.unit
+    const count = this.#installing.get(folder) ?? 0
+    this.#installing.set(folder, count + 1)
+    try {
+      return await this.#turns.run(folder, () => this.#installRest(look, toolchain, tools))
+    } finally {
+      const left = this.#installing.get(folder)! - 1
+      if (left > 0) this.#installing.set(folder, left)
+      else this.#installing.delete(folder)
+    }
   }
 
   /** Installs what can be: a package that only imports ask for and that cannot be had is left out. */
-  async #installRest(first: Look, toolchain: Toolchain, tools: BuildTools): Promise<{ look: Look; made: Made | null }> {
+  async #installRest(
+    first: Look,
+    toolchain: Toolchain,
+    tools: BuildTools,
+  ): Promise<{ look: Look; made: InstallResult | null }> {
     const { unit } = first
     // Another function of the folder may have found out meanwhile what cannot be installed.
     let look = this.#gaps.has(unit.folder) ? await this.#look(unit, toolchain, tools) : first
@@ -329,7 +353,7 @@ export class Installer implements Builder {
     })
   }
 
-  async #install(look: Look, tools: BuildTools): Promise<Made> {
+  async #install(look: Look, tools: BuildTools): Promise<InstallResult> {
     const { unit, folder, plan, signature } = look
     try {
       checkWritable(unit.folder)
@@ -486,9 +510,57 @@ function toolsFor({ isPack, folder }: InstallUnit, tools: BuildTools): BuildTool
   return isPack ? (tools.forPack?.(folder) ?? tools) : tools
 }
 
-const NOTHING_MADE: Made = { packages: 0, bytes: 0, names: [], isShared: true }
+const NOTHING_MADE: InstallResult = { packages: 0, bytes: 0, names: [], isShared: true }
 
 function stampOf(path: string): string | null {
   const stats: Stats | undefined = lstatSync(path, { throwIfNoEntry: false })
   return stats === undefined ? null : `${stats.size} ${stats.mtimeMs}`
+}
+
+// Folders that installed packages go to and that the gateway's user may not write to.
+
+/** Known before a tool has worked for minutes. @throws Error of the file system */
+export function checkWritable(folder: string): void {
+  accessSync(folder, constants.W_OK | constants.X_OK)
+}
+
+interface Denied {
+  /** Where packages are installed, full path. */
+  folder: string
+  functionsRoot: string
+}
+
+/** True for what the system does not let this process do. */
+export function isDenied(thrown: unknown): boolean {
+  return /^(?:EACCES|EPERM|EROFS)$/.test(String((thrown as NodeJS.ErrnoException).code))
+}
+
+/**
+ * What is told of an install that was not let into a folder, and what to type.
+ * @param thrown - for which `isDenied` is true
+ * @param uid - whom the gateway runs as
+ */
+export function toClosedText(
+  thrown: unknown,
+  { folder, functionsRoot }: Denied,
+  uid = process.geteuid?.(),
+): { message: string; hint: string } {
+  const { code, path, syscall } = thrown as NodeJS.ErrnoException
+  const at = path === undefined ? folder : syscall === 'access' ? path : dirname(path)
+  const isKnown = at === functionsRoot || at.startsWith(functionsRoot + sep)
+  const shown =
+    relative(functionsRoot, isKnown ? at : folder)
+      .split(sep)
+      .join('/') || '.'
+  const place = shown === '.' ? 'the functions root' : shown
+  if (code === 'EROFS') {
+    const message = `${place} is on a file system that cannot be written, and packages are put beside the function`
+    return { message, hint: 'mount it writable, or install them before: fngw deps install' }
+  }
+  const who = uid === undefined ? 'the user of the gateway' : `user ${uid}, as whom the gateway runs,`
+  const command = `chown ${uid ?? 'USER'} ${toShellWord(shown)}`
+  return {
+    message: `${who} may not write to ${place}, and packages are put beside the function`,
+    hint: `in the functions root: ${command}; or install them as its owner: fngw deps install`,
+  }
 }

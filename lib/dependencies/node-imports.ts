@@ -1,13 +1,11 @@
 /** Which packages functions of one folder import: a quick look, then a real parse by a program of its own. Owner: page dependencies/node. */
 
-import { readFileSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { isObject } from '../core/json.ts'
-import type { BuildTools } from './build.ts'
-import { below } from './build.ts'
+import { below, type BuildTools } from './build.ts'
 import { passingError } from './install-step.ts'
-import { NodeLocalNames } from './node-local-names.ts'
-import { toImportTarget } from './node-names.ts'
+import { toImportTarget } from './node-manifest.ts'
 
 /** A package, and where it is first imported: file below the functions root. */
 export interface ImportedPackage {
@@ -78,30 +76,6 @@ interface Search {
   backend: NodeInferBackend
   /** True for what a manifest names: a package, whatever lies beside. */
   isDeclared?: (name: string) => boolean
-}
-
-/** Lets so many processes read imports at once: hundreds of functions that are looked at together would start one each. */
-export class ImportReads {
-  readonly #most: number
-  #running = 0
-  readonly #waiting: (() => void)[] = []
-
-  constructor(most: number) {
-    this.#most = most
-  }
-
-  async run<T>(read: () => Promise<T>): Promise<T> {
-    if (this.#running === this.#most) await new Promise<void>(resolve => this.#waiting.push(resolve))
-    else this.#running += 1
-    try {
-      return await read()
-    } finally {
-      // The place goes to the next one, and is free when there is none.
-      const next = this.#waiting.shift()
-      if (next === undefined) this.#running -= 1
-      else next()
-    }
-  }
 }
 
 /** @throws GatewayError when the backend is not installed or does not work */
@@ -196,4 +170,103 @@ function findSource(path: string): string | null {
 function isOwn(folder: string, file: string): boolean {
   const path = relative(folder, file)
   return !path.startsWith('..') && !path.split(sep).includes('node_modules')
+}
+
+// // Imports that read like names of packages and are files of the function: by `paths` of a tsconfig.json, or because `./` was
+// forgotten. To install whatever has their name would run somebody else's code.
+
+const CONFIG = 'tsconfig.json'
+/** Configs that extend others, one after the other. */
+const MAX_EXTENDS = 5
+const MAX_CHARS = 256 * 1024
+const SOURCE_ENDINGS = ['.js', '.mjs', '.cjs', '.ts', '.mts', '.cts', '.tsx', '.jsx']
+const COMMENTS = /("(?:[^"\\]|\\.)*")|\/\/[^\n]*|\/\*[\s\S]*?\*\//g
+
+interface Mapping {
+  /** Text before and after the `*` of a pattern; `after` null for one without. */
+  before: string
+  after: string | null
+  /** Full paths, with `*` for what stands in its place. */
+  targets: readonly string[]
+}
+
+export class NodeLocalNames {
+  readonly #folder: string
+  readonly #entries: ReadonlySet<string>
+  readonly #mappings: readonly Mapping[]
+
+  /**
+   * @param folder - full path of the function's folder
+   * @param root - full path of the functions root; what lies above it is not read
+   * @param entries - full paths of handlers: a route may be called like the package it imports
+   */
+  constructor(folder: string, root: string, entries: readonly string[]) {
+    this.#folder = folder
+    this.#entries = new Set(entries)
+    this.#mappings = readMappings(findConfig(folder, root), MAX_EXTENDS)
+  }
+
+  /** True when `paths` of the nearest tsconfig.json lead to a file that is there. */
+  isMapped(specifier: string): boolean {
+    return this.#mappings.some(({ before, after, targets }) => {
+      const isMatch =
+        after === null
+          ? specifier === before
+          : specifier.length >= before.length + after.length &&
+            specifier.startsWith(before) &&
+            specifier.endsWith(after)
+      if (!isMatch) return false
+      const middle = after === null ? '' : specifier.slice(before.length, specifier.length - after.length)
+      return targets.some(target => isSource(target.replace('*', () => middle)))
+    })
+  }
+
+  /** True for `helper` where `helper.js`, or `helper/index.js`, lies in the function's folder and is no handler. */
+  isBeside(name: string): boolean {
+    const bases = [join(this.#folder, name), join(this.#folder, name, 'index')]
+    return bases.some(base => SOURCE_ENDINGS.some(end => existsSync(base + end) && !this.#entries.has(base + end)))
+  }
+}
+
+function isSource(path: string): boolean {
+  return [path, join(path, 'index')].some(base => ['', ...SOURCE_ENDINGS].some(end => existsSync(base + end)))
+}
+
+function findConfig(folder: string, root: string): string | null {
+  for (let at = folder; ; at = dirname(at)) {
+    if (existsSync(join(at, CONFIG))) return join(at, CONFIG)
+    if (at === root || at === dirname(at)) return null
+  }
+}
+
+function readMappings(file: string | null, left: number): Mapping[] {
+  const config = file === null ? null : readConfig(file)
+  if (file === null || config === null) return []
+  const options = isObject(config.compilerOptions) ? config.compilerOptions : {}
+  const { paths, baseUrl } = options
+  const { extends: parent } = config
+  if (!isObject(paths)) {
+    if (typeof parent !== 'string' || !parent.startsWith('.') || left === 0) return []
+    const next = resolve(dirname(file), parent)
+    return readMappings(existsSync(next) ? next : `${next}.json`, left - 1)
+  }
+  const base = resolve(dirname(file), typeof baseUrl === 'string' ? baseUrl : '.')
+  return Object.entries(paths).flatMap(([pattern, targets]) => {
+    if (!Array.isArray(targets)) return []
+    const [before = '', after = null] = pattern.split('*', 2) as [string, string?]
+    return [{ before, after, targets: targets.filter(one => typeof one === 'string').map(one => resolve(base, one)) }]
+  })
+}
+
+/** A tsconfig.json may have comments and commas before a closing bracket. */
+function readConfig(file: string): Record<string, unknown> | null {
+  try {
+    const text = readFileSync(file, 'utf8')
+    if (text.length > MAX_CHARS) return null
+    const plain = text.replace(COMMENTS, (_, kept: string | undefined) => kept ?? '').replace(/,(\s*[}\]])/g, '$1')
+    const value: unknown = JSON.parse(plain)
+    return isObject(value) ? value : null
+  } catch {
+    return null
+  }
 }

@@ -1,7 +1,7 @@
 /** npm in an empty folder: what it is called with, what it may see, and what its errors mean. Owner: page dependencies/node. */
 
 import type { GatewayError } from '../core/errors.ts'
-import { type HostEnv, toToolHostEnv } from '../core/host-env.ts'
+import { type HostEnv, toToolHostEnv } from '../core/host.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './build.ts'
 import { type FailedImport, installError, passingError } from './install-step.ts'

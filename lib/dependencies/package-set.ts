@@ -13,12 +13,12 @@ import { chmodSync, lstatSync } from 'node:fs'
 import { copyFile, lchown, link, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
 import { BuildKey } from './build-cache.ts'
-import { type Asker, FailedSets } from './failed-sets.ts'
-import { sizeOf } from './made.ts'
+import { BUILD_RETRY_MS, isPassing, sizeOf } from './build.ts'
 
 /** Folder of installed packages by runtime. */
 export const TARGETS: Readonly<Record<string, string>> = { python: '.deps', node: 'node_modules', php: 'vendor' }
@@ -141,7 +141,7 @@ export class PackageSets {
         await user.take(bench, draft)
         return outcome
       } finally {
-        user.remove(bench)
+        await user.remove(bench)
       }
     })
   }
@@ -331,5 +331,73 @@ async function linkTree(from: string, to: string, how: Placing): Promise<void> {
         else await link(source, place).catch(() => copyFile(source, place))
       }),
     )
+  }
+}
+
+// // Failures of sets, so that what many folders want and cannot be had is tried once.
+//   fails ─► everyone who wants the set is told the same ─┬► a folder that was told so has changed ─► tried once more
+//                                                         └► it may pass, and some time has gone   ─► tried once more
+
+/** Sets whose failures are remembered; beyond them the oldest is forgotten, and tried again when it is wanted. */
+const MAX_FAILURES = 1000
+
+/** Who wants a set. */
+export interface Asker {
+  /** Full path. */
+  folder: string
+  /** Of the files that decided, with their times: a save changes it, whatever it says. */
+  signature: string
+}
+
+interface Failure {
+  error: unknown
+  failedAt: number
+  /** Signatures of those that were told, by folder. */
+  told: Map<string, string>
+}
+
+export class FailedSets {
+  readonly #clock: Clock
+  readonly #byId = new Map<string, Failure>()
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** @throws what the set failed with, unless it is to be tried */
+  check(id: string, { folder, signature }: Asker): void {
+    const failure = this.#byId.get(id)
+    if (failure === undefined) return
+    const told = failure.told.get(folder) ?? signature
+    if (told !== signature || this.#mayPass(failure)) {
+      this.#byId.delete(id)
+      return
+    }
+    failure.told.set(folder, signature)
+    throw failure.error
+  }
+
+  /** It failed, and the asker is told. */
+  note(id: string, { folder, signature }: Asker, error: unknown): void {
+    const known = this.#byId.get(id)
+    if (known !== undefined && known.error === error) {
+      known.told.set(folder, signature)
+      return
+    }
+    this.#byId.delete(id)
+    this.#byId.set(id, { error, failedAt: this.#clock.monotonic(), told: new Map([[folder, signature]]) })
+    for (const oldest of this.#byId.keys()) {
+      if (this.#byId.size <= MAX_FAILURES) break
+      this.#byId.delete(oldest)
+    }
+  }
+
+  forget(id: string): void {
+    this.#byId.delete(id)
+  }
+
+  #mayPass({ error, failedAt }: Failure): boolean {
+    const isLasting = error instanceof GatewayError && !isPassing(error)
+    return !isLasting && this.#clock.monotonic() - failedAt >= BUILD_RETRY_MS
   }
 }

@@ -2,41 +2,39 @@
  * What a function needs before a worker of it can start: for go and rust its program, for python, node and php its packages.
  * Spec: §2.16.
  *
- *   prepare(fn) -> plan: read sources, digest -> program is there ------------------------> ready
- *                                             -> waits for a place -> tool runs -> in place -> ready
- *                                                                              -> failed, until the sources change
+ *   prepare(fn) ─► waiting ─► resolving: reads the sources ─┬► all is there ──────────────────────────► ready
+ *          a few in each turn of the event loop             ├► installing: waits for a slot, tool runs ─► ready
+ *                                                           └► failed, until the sources change
  */
 
 import { statSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { toToolHostEnv, toUserToolEnv } from '../core/host-env.ts'
+import { toToolHostEnv, toUserToolEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
+import { Semaphore } from '../core/semaphore.ts'
 import type { FileReader } from '../files/function-file.ts'
-import type { OwnFolder } from '../files/own-folder.ts'
+import { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
 import {
   BUILD_RETRY_MS,
   type Builder,
-  type BuildPlan,
   type BuildTools,
+  type InstallResult,
   isPassing,
   sourceError,
   type Toolchain,
 } from './build.ts'
-import { LooksAhead } from './looks-ahead.ts'
-import type { Made } from './made.ts'
-import { type Build, signalOf, stop, stopped } from './open-build.ts'
-import { PacedLine } from './paced-line.ts'
-import { Places } from './places.ts'
-import { runTool } from './run-tool.ts'
-import { makeToolFolder } from './tool-folder.ts'
-import type { ToolOwner } from './tool-owner.ts'
+import { createGoBuilder } from './go.ts'
+import { makeToolFolder, runTool, type ToolOwner } from './run-tool.ts'
+import { CargoHome, createRustBuilder } from './rust.ts'
 
-const LOOKING = 'looking at what it needs'
-/** Milliseconds after which a look at what is to be made counts as work. */
+/** Functions whose sources are read in one turn of the event loop, at some 0.1 ms each. */
+const STARTS_PER_TURN = 16
+/** Milliseconds after which reading what a function needs counts as work. */
 const LONG_LOOK_MS = 2000
 /** Milliseconds that a failure waits, while builds go on, for functions that fail for the same cause. */
 const REPORT_MS = 2000
@@ -51,27 +49,27 @@ export interface BuildsOptions {
   /** What is built is closed to other users of the machine, and tools have no capability of this process. */
   isPrivate: boolean
   /**
-   * Whom tools run as where functions are kept apart by users: null or absent elsewhere.
+   * The user whose rights tools have where functions are kept apart by users: null or absent elsewhere.
    * @param key - of a function, or `pack <folder>`
    * @throws Error when no user is left
    */
   toolUserOf?(key: string): ToolUser | null
   /** Reads files of functions that are kept apart by users; null: links are followed. */
   readFile?: FileReader | null
-  /** Whom tools of packages run as elsewhere; absent: as this process. */
+  /** The user of package tools elsewhere; absent: that of this process. */
   toolOwner?: ToolOwner | null
   /** Steps of priority that tools stand below this process; absent: none. */
   nice?: number
   /** Most ms that a call waits for a build. */
   waitMs: number
-  /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
+  /** How a function's files on disk differ from those that were discovered, as text; null when they do not. */
   changeOf?(fn: FunctionVersion): string | null
   /** The toolchain's program, or why there is none. */
   findProgram(runtime: RuntimeName): { path: string; problem: null } | { path: null; problem: string }
-  /** A tool begins to work for a function; `onEnd` follows, whatever becomes of it. */
+  /** A tool begins to work for a function; `onEnd` always follows. */
   onBegin(fn: FunctionVersion, action: string): void
   onEnd(fn: FunctionVersion, action: string): void
-  onBuilt(built: { fn: FunctionVersion; durationMs: number; made: Made }): void
+  onBuilt(built: { fn: FunctionVersion; durationMs: number; made: InstallResult }): void
   /** @param others - functions that failed for the same cause: a failure is reported once */
   onFailure(fn: FunctionVersion, error: GatewayError, others: readonly FunctionVersion[]): void
 }
@@ -85,34 +83,104 @@ export interface PreparationState {
   step: string | null
 }
 
+/** One function's way to what it needs. */
+class Preparation {
+  readonly fn: FunctionVersion
+  /** While it is `installing` a tool works for it, or it waits for a slot. */
+  state: 'waiting' | 'resolving' | 'installing' | 'ready' | 'failed' = 'waiting'
+  error: GatewayError | null = null
+  /** Monotonic ms when it began; of one that has ended, when it did. */
+  since: number
+  /** What had changed on disk when its sources were read. */
+  change: string | null = null
+  /** The catalog when its sources were read. */
+  catalog: ReadonlyMap<string, FunctionVersion> | null = null
+  /** Of a failed one: the builder's `stampOf`; null when another catalog came while it ran. */
+  stamp: string | null = null
+  /** Full path of the program, null for packages. */
+  readonly done: Promise<string | null>
+  resolve!: (program: string | null) => void
+  reject!: (error: GatewayError) => void
+  isStopped = false
+  readonly #onWork: (() => void)[] = []
+  #abort: AbortController | null = null
+
+  constructor(fn: FunctionVersion, since: number) {
+    this.fn = fn
+    this.since = since
+    this.done = new Promise((resolve, reject) => {
+      this.resolve = resolve
+      this.reject = reject
+    })
+    // One in the background has no caller that handles its failure.
+    this.done.catch(() => {})
+  }
+
+  get isOpen(): boolean {
+    return this.state !== 'ready' && this.state !== 'failed'
+  }
+
+  /** Made when it is needed: most functions need nothing that could be stopped. */
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController()
+    if (this.isStopped) this.#abort.abort()
+    return this.#abort.signal
+  }
+
+  stop(): void {
+    this.isStopped = true
+    this.#abort?.abort()
+  }
+
+  /** @param onWork - called when a tool has to work for it */
+  watch(onWork: () => void): void {
+    if (this.state === 'installing') onWork()
+    else if (this.isOpen) this.#onWork.push(onWork)
+  }
+
+  beginWork(): void {
+    this.state = 'installing'
+    for (const onWork of this.#onWork.splice(0)) onWork()
+  }
+}
+
+/** A builder, and how many of its functions are read and built at once. */
+interface Language {
+  builder: Builder
+  /** A save of all functions at once must not start a tool for each of them. */
+  looks: Semaphore<Preparation>
+  installs: Semaphore<Preparation>
+}
+
 /** What a gateway's functions need before they run: programs and packages; shaped as a runtime's `Preparer`. */
 export class Builds {
   readonly #options: BuildsOptions
-  readonly #builds = new Map<string, Build>()
+  readonly #tools: Tools
+  readonly #languages: ReadonlyMap<RuntimeName, Language>
+  /** By function key. */
+  readonly #known = new Map<string, Preparation>()
   /** Functions that turned out to need nothing: among ten thousand nearly all. */
   readonly #ready = new WeakSet<FunctionVersion>()
-  readonly #toolchains = new Map<string, Promise<Toolchain>>()
-  readonly #places = new Map<Builder, Places<Build>>()
-  readonly #looks = new Map<Builder, Places<Build>>()
-  readonly #line = new PacedLine<Build>()
-  readonly #ahead: LooksAhead
+  /** Those that have not ended. */
+  readonly #open = new Set<Preparation>()
+  /** Those that wait for their turn: first the ones that calls asked for. */
+  readonly #urgent = new Set<Preparation>()
+  readonly #line = new Set<Preparation>()
+  #isMoving = false
   #functions: ReadonlyMap<string, FunctionVersion> | null = null
-  /** Failures that are to be reported, by their cause. */
-  readonly #failures = new Map<unknown, { error: GatewayError; functions: FunctionVersion[] }>()
-  /** By function key, the failure that was reported last and what it depends on. */
-  readonly #reported = new Map<string, { error: GatewayError; stamp: string }>()
-  #reportTimer: NodeJS.Timeout | null = null
-  #pending = 0
+  readonly #failures: FailureReports
   #isClosed = false
 
   constructor(options: BuildsOptions) {
     this.#options = options
-    this.#ahead = new LooksAhead({
-      clock: options.clock,
-      isNeeded: fn => this.#builderOf(fn)?.isNeeded?.(fn) !== false,
-      onReady: fn => this.#ready.add(fn),
-      onNeeded: fn => void this.prepare(fn).catch(() => {}),
-    })
+    this.#tools = new Tools(options)
+    this.#failures = new FailureReports(options)
+    this.#languages = new Map(
+      options.builders.map(builder => {
+        const looks = new Semaphore<Preparation>(builder.looksAtOnce ?? Number.POSITIVE_INFINITY)
+        return [builder.runtime, { builder, looks, installs: new Semaphore<Preparation>(builder.concurrency) }]
+      }),
+    )
   }
 
   /**
@@ -123,35 +191,33 @@ export class Builds {
    * @throws GatewayError LOAD_FAILED with a short tail of the tool's output; SHUTTING_DOWN
    */
   prepare(fn: FunctionVersion, onWork?: () => void): Promise<string | null> {
-    if (this.#isClosed) return Promise.reject(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
+    if (this.#isClosed) return Promise.reject(closing())
     if (this.#ready.has(fn)) return Promise.resolve(null)
-    const known = this.#builds.get(fn.key)
-    if (known !== undefined && isSame(known.fn, fn) && !this.#mayRetry(known)) {
-      if (known.state === 'pending') this.#putFirst(known)
-      if (known.isWork) onWork?.()
-      else if (onWork !== undefined) known.onWork.push(onWork)
-      return known.done
+    let preparation = this.#known.get(fn.key)
+    if (preparation !== undefined && isSame(preparation.fn, fn) && !this.#mayRetry(preparation)) {
+      if (preparation.isOpen) this.#putFirst(preparation)
+    } else {
+      if (preparation !== undefined) this.#stop(preparation)
+      preparation = new Preparation(fn, this.#options.clock.monotonic())
+      this.#known.set(fn.key, preparation)
+      this.#open.add(preparation)
+      this.#line.add(preparation)
+      this.#moveSoon()
     }
-    if (known !== undefined) stop(known)
-    const build: Build = {
-      fn,
-      state: 'pending',
-      error: null,
-      since: this.#options.clock.monotonic(),
-      isNeeded: true,
-      change: null,
-      stamp: null,
-      done: Promise.resolve(null),
-      abort: null,
-      isStopped: false,
-      isWork: false,
-      onWork: onWork === undefined ? [] : [onWork],
-    }
-    this.#builds.set(fn.key, build)
-    build.done = this.#run(build)
-    // A build in the background has nobody who waits for it.
-    build.done.catch(() => {})
-    return build.done
+    if (onWork !== undefined) preparation.watch(onWork)
+    return preparation.done
+  }
+
+  /** Prepares before a call asks for it, where that is wanted. Each reload asks for all functions, and most are ready. */
+  prepareAhead(fn: FunctionVersion): void {
+    if (this.#ready.has(fn) || !this.isAhead(fn)) return
+    const known = this.#known.get(fn.key)
+    if (known?.fn !== fn || known.state === 'failed') this.prepare(fn).catch(() => {})
+  }
+
+  /** True when it is made ready before a call asks for it. */
+  isAhead(fn: FunctionVersion): boolean {
+    return this.#builderOf(fn)?.isAhead ?? true
   }
 
   /** As of `Builder`. @returns false where another tool does it */
@@ -171,194 +237,156 @@ export class Builds {
     return this.#options.waitMs
   }
 
-  /** Prepares before a call asks for it, where that is wanted. Each reload asks for all functions, and most are ready. */
-  prepareAhead(fn: FunctionVersion): void {
-    if (this.#ready.has(fn)) return
-    const known = this.#builds.get(fn.key)
-    if (known?.fn === fn && known.state === 'ready') return
-    if (!this.isAhead(fn)) return
-    if (known === undefined) this.#ahead.add(fn)
-    else this.prepare(fn).catch(() => {})
-  }
-
-  /** True when it is made ready before a call asks for it. */
-  isAhead(fn: FunctionVersion): boolean {
-    return this.#builderOf(fn)?.isAhead ?? true
-  }
-
   /** `metadata.dependency_resolution` of a function; null when nothing is known. */
   recordOf(fn: FunctionVersion): object | null {
     return this.#builderOf(fn)?.recordOf?.(fn) ?? null
   }
 
-  /** How far a function is with what it needs; null when it needs nothing, or nobody asked for it yet. */
+  /** How far a function is with what it needs; null when it needs nothing, or was not asked for yet. */
   stateOf(fn: FunctionVersion): PreparationState | null {
-    const build = this.#builds.get(fn.key)
-    const waitsSince = build === undefined ? this.#ahead.waitsSince(fn) : null
-    if (waitsSince !== null) return { state: 'preparing', since: waitsSince, error: null, step: LOOKING }
-    if (build === undefined || !build.isNeeded || !isSame(build.fn, fn)) return null
-    const { state, since, error, isWork } = build
-    const step = state !== 'pending' ? null : isWork ? 'waiting for a place' : LOOKING
-    return { state: state === 'pending' ? 'preparing' : state, since, error, step }
+    const preparation = this.#known.get(fn.key)
+    if (preparation === undefined || !isSame(preparation.fn, fn)) return null
+    const { state, since, error } = preparation
+    if (state === 'ready' || state === 'failed') return { state, since, error, step: null }
+    const step = state === 'installing' ? 'waiting in the queue' : 'resolving dependencies'
+    return { state: 'preparing', since, error, step }
   }
 
   /** Forgets functions that are gone and stops their builds. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
     if (functions === this.#functions) return
     this.#functions = functions
-    this.#ahead.retain(functions)
-    for (const builder of this.#options.builders) builder.retain?.(functions)
-    for (const key of this.#reported.keys()) if (!functions.has(key)) this.#reported.delete(key)
-    for (const [key, build] of this.#builds) {
+    for (const { builder } of this.#languages.values()) builder.retain?.(functions)
+    this.#failures.retain(functions)
+    for (const [key, preparation] of this.#known) {
       const fn = functions.get(key)
-      if (fn !== undefined && !this.#isOutdated(build, fn)) continue
-      stop(build)
-      this.#builds.delete(key)
+      if (fn !== undefined && !this.#isOutdated(preparation, fn)) continue
+      this.#known.delete(key)
+      this.#stop(preparation)
     }
-  }
-
-  /** True for a failure that something outside the function may have mended: another function's file, another tool's install. */
-  #isOutdated({ state, stamp }: Build, fn: FunctionVersion): boolean {
-    return state === 'failed' && stamp !== (this.#builderOf(fn)?.stampOf?.(fn) ?? stamp)
   }
 
   /** Stops what runs; resolves when every tool has ended. */
   async close(): Promise<void> {
     this.#isClosed = true
-    this.#ahead.close()
-    for (const build of this.#builds.values()) stop(build)
-    await Promise.allSettled([...this.#builds.values()].map(build => build.done))
+    const open = [...this.#open]
+    for (const preparation of open) this.#stop(preparation)
+    await Promise.allSettled(open.map(({ done }) => done))
   }
 
-  #mayRetry(build: Build): boolean {
-    const { fn, state, error, since, change } = build
-    if (state !== 'failed') return false
-    if (this.#isOutdated(build, fn)) return true
-    if (isPassing(error!) && this.#options.clock.monotonic() - since >= BUILD_RETRY_MS) return true
-    // Its sources may have been half saved.
-    return this.#changeOf(fn) !== change
+  #builderOf({ runtime }: FunctionVersion): Builder | undefined {
+    return this.#languages.get(runtime)?.builder
   }
 
   #changeOf(fn: FunctionVersion): string | null {
     return this.#options.changeOf?.(fn) ?? null
   }
 
-  #builderOf({ runtime }: FunctionVersion): Builder | undefined {
-    return this.#options.builders.find(builder => builder.runtime === runtime)
+  #mayRetry(preparation: Preparation): boolean {
+    const { fn, state, error, since, change } = preparation
+    if (state !== 'failed') return false
+    if (this.#isOutdated(preparation, fn)) return true
+    if (isPassing(error!) && this.#options.clock.monotonic() - since >= BUILD_RETRY_MS) return true
+    // Its sources may have been half saved.
+    return this.#changeOf(fn) !== change
   }
 
-  async #run(build: Build): Promise<string | null> {
-    const { clock, onBuilt } = this.#options
-    this.#pending += 1
-    // Not within the caller's turn: reading sources of many functions must not hold up a reload, or a request.
-    await this.#line.enter(build)
-    const startedAt = clock.monotonic()
-    const functions = this.#functions
-    try {
-      const { binary, made } = await this.#ensure(build)
-      build.state = 'ready'
-      build.since = clock.monotonic()
-      this.#reported.delete(build.fn.key)
-      if (!build.isNeeded) this.#ready.add(build.fn)
-      if (!build.isNeeded && this.#builds.get(build.fn.key) === build) this.#builds.delete(build.fn.key)
-      if (made !== null) onBuilt({ fn: build.fn, durationMs: clock.monotonic() - startedAt, made })
-      return binary
-    } catch (thrown) {
-      const known = this.#reported.get(build.fn.key)
-      const found = this.#toError(thrown, build)
-      const stamp = this.#toFailureStamp(build.fn, found)
-      // A retry that fails as before is the same failure: it is not reported again, and calls do not report it either.
-      const isSameFailure = known?.stamp === stamp && known.error.message === found.message
-      const error = isSameFailure ? known.error : found
-      build.error = error
-      build.state = 'failed'
-      if (this.#functions === functions) build.stamp = this.#builderOf(build.fn)?.stampOf?.(build.fn) ?? null
-      build.since = clock.monotonic()
-      if (!build.isStopped && !isSameFailure) {
-        this.#reported.set(build.fn.key, { error, stamp })
-        this.#noteFailure(build.fn, error)
+  /** True for a failure that something outside the function may have mended: another function's file, another tool's install. */
+  #isOutdated({ state, stamp }: Preparation, fn: FunctionVersion): boolean {
+    return state === 'failed' && stamp !== (this.#builderOf(fn)?.stampOf?.(fn) ?? stamp)
+  }
+
+  #putFirst(preparation: Preparation): void {
+    if (this.#line.delete(preparation)) this.#urgent.add(preparation)
+    const language = this.#languages.get(preparation.fn.runtime)
+    language?.looks.putFirst(preparation)
+    language?.installs.putFirst(preparation)
+  }
+
+  #stop(preparation: Preparation): void {
+    preparation.stop()
+    if (this.#urgent.delete(preparation) || this.#line.delete(preparation)) this.#fail(preparation, stopped())
+  }
+
+  /** Not within the caller's turn: reading sources of many functions must not hold up a reload, or a request. */
+  #moveSoon(): void {
+    if (this.#isMoving || this.#urgent.size + this.#line.size === 0) return
+    this.#isMoving = true
+    setImmediate(() => {
+      let left = STARTS_PER_TURN
+      for (const line of [this.#urgent, this.#line]) {
+        for (const preparation of line) {
+          if (left-- <= 0) break
+          line.delete(preparation)
+          this.#start(preparation)
+        }
       }
-      throw error
-    } finally {
-      this.#pending -= 1
-      if (this.#pending === 0) this.#report()
-    }
+      this.#isMoving = false
+      this.#moveSoon()
+    })
   }
 
-  /** The gateway writes manifests itself, so a failure of packages depends on the file that it names; one of a build on all sources. */
-  #toFailureStamp(fn: FunctionVersion, { detail }: GatewayError): string {
-    if (this.#builderOf(fn)?.ask === undefined || detail?.file === undefined) return fn.signature
-    const rootPath = fn.entryPath.slice(0, -fn.entryFile.length)
-    const file = statSync(join(rootPath, detail.file), { throwIfNoEntry: false })
-    return `${file?.mtimeMs} ${file?.size}`
-  }
-
-  /** Functions of one folder share their packages, and folders that want the same share an install. */
-  #noteFailure(fn: FunctionVersion, error: GatewayError): void {
-    const cause = error.cause ?? `${fn.runtime} ${fn.fnDir} ${error.message}`
-    const known = this.#failures.get(cause)
-    if (known === undefined) this.#failures.set(cause, { error, functions: [fn] })
-    else known.functions.push(fn)
-    this.#reportTimer ??= this.#options.clock.setTimeout(() => this.#report(), REPORT_MS)
-  }
-
-  #report(): void {
-    if (this.#reportTimer !== null) this.#options.clock.clearTimeout(this.#reportTimer)
-    this.#reportTimer = null
-    const failures = [...this.#failures.values()]
-    this.#failures.clear()
-    for (const { error, functions } of failures) {
-      const [first, ...others] = functions
-      this.#options.onFailure(first!, error, others)
+  /** Most functions need nothing, and are ready here. */
+  #start(preparation: Preparation): void {
+    const { fn } = preparation
+    preparation.state = 'resolving'
+    preparation.catalog = this.#functions
+    const language = this.#languages.get(fn.runtime)
+    try {
+      if (language === undefined) throw new GatewayError('INTERNAL', `nothing builds ${fn.runtime} functions`)
+      if (language.builder.isNeeded?.(fn) === false) {
+        this.#ready.add(fn)
+        if (this.#known.get(fn.key) === preparation) this.#known.delete(fn.key)
+        this.#succeed(preparation, null)
+        return
+      }
+      preparation.change = this.#changeOf(fn)
+      const startedAt = this.#options.clock.monotonic()
+      this.#run(preparation, language).then(
+        ({ program, made }) => {
+          this.#succeed(preparation, program)
+          const durationMs = this.#options.clock.monotonic() - startedAt
+          if (made !== null) this.#options.onBuilt({ fn, durationMs, made })
+        },
+        error => this.#fail(preparation, error),
+      )
+    } catch (error) {
+      preparation.change = this.#changeOf(fn)
+      this.#fail(preparation, error)
     }
   }
 
   /** @returns the program, and what was made: null when all was there */
-  async #ensure(build: Build): Promise<{ binary: string | null; made: Made | null }> {
-    const { fn } = build
-    const builder = this.#builderOf(fn)
-    if (builder === undefined) throw new GatewayError('INTERNAL', `nothing builds ${fn.runtime} functions`)
-    try {
-      build.isNeeded = builder.isNeeded?.(fn) !== false
-    } finally {
-      if (build.isNeeded) build.change = this.#changeOf(fn)
-    }
-    if (!build.isNeeded) return { binary: null, made: null }
-    const toolchain = await this.#toolchainOf(builder)
-    const signal = signalOf(build)
-    if (builder.isBusy?.(fn) === true) this.#tellWork(build)
-    const plan = await this.#look(build, builder, toolchain)
-    if (plan.isBuilt) return { binary: plan.binary, made: null }
-    this.#tellWork(build)
-    const places = placesOf(this.#places, builder, builder.concurrency)
-    await places.take(build)
-    try {
-      if (signal.aborted) throw stopped()
-      const made = await this.#withTools(builder, fn, signal, tools =>
-        this.#watched(builder, fn, () => plan.build(tools)),
-      )
-      return { binary: plan.binary, made }
-    } finally {
-      places.leave()
-    }
-  }
-
-  /** What is to be made. Who can do without is not kept waiting for longer than a moment. */
-  async #look(build: Build, builder: Builder, toolchain: Toolchain): Promise<BuildPlan> {
-    const { clock } = this.#options
-    this.#checkManifests(build.fn, builder)
-    const signal = signalOf(build)
-    const timer = clock.setTimeout(() => this.#tellWork(build), LONG_LOOK_MS)
-    // A save of all functions at once must not start a tool for each of them.
-    const places = placesOf(this.#looks, builder, builder.looksAtOnce ?? Number.POSITIVE_INFINITY)
-    await places.take(build)
-    try {
-      if (signal.aborted) throw stopped()
-      return await this.#withTools(builder, build.fn, signal, tools => builder.plan(build.fn, toolchain, tools))
-    } finally {
-      places.leave()
-      clock.clearTimeout(timer)
-    }
+  async #run(
+    preparation: Preparation,
+    { builder, looks, installs }: Language,
+  ): Promise<{ program: string | null; made: InstallResult | null }> {
+    const { clock, onBegin, onEnd } = this.#options
+    const { fn } = preparation
+    const toolchain = await this.#tools.toolchainOf(builder)
+    if (builder.isBusy?.(fn) === true) preparation.beginWork()
+    this.#checkManifests(fn, builder)
+    // A function that can do without is not kept waiting for longer than a moment.
+    const timer = clock.setTimeout(() => preparation.beginWork(), LONG_LOOK_MS)
+    const plan = await looks
+      .run(() => this.#tools.use(builder, preparation, tools => builder.plan(fn, toolchain, tools)), preparation)
+      .finally(() => clock.clearTimeout(timer))
+    if (plan.isBuilt) return { program: plan.binary, made: null }
+    preparation.beginWork()
+    const made = await installs.run(
+      () =>
+        this.#tools.use(builder, preparation, async tools => {
+          const action = builder.action ?? 'building'
+          onBegin(fn, action)
+          try {
+            return await plan.build(tools)
+          } finally {
+            onEnd(fn, action)
+          }
+        }),
+      preparation,
+    )
+    return { program: plan.binary, made }
   }
 
   /** Builders read manifests by their paths. @throws GatewayError for one that is not the function's own */
@@ -369,60 +397,121 @@ export class Builds {
         readFile!(join(fnDir, name))
       } catch (error) {
         const { code, message } = error as NodeJS.ErrnoException
-        if (code === 'NOT_OF_FUNCTION') throw sourceError(message, { file: toSibling(entryFile, name) })
+        const file = entryFile.slice(0, entryFile.lastIndexOf('/') + 1) + name
+        if (code === 'NOT_OF_FUNCTION') throw sourceError(message, { file })
       }
     }
   }
 
-  #tellWork(build: Build): void {
-    build.isWork = true
-    for (const tell of build.onWork.splice(0)) tell()
+  #succeed(preparation: Preparation, program: string | null): void {
+    this.#end(preparation, 'ready')
+    this.#failures.forget(preparation.fn)
+    preparation.resolve(program)
+    this.#reportAtEnd()
   }
 
-  /** The folder for temporary files is made when the first tool runs: most functions are ready as they are. */
-  async #withTools<T>(
-    builder: Builder,
-    fn: FunctionVersion,
-    signal: AbortSignal,
-    work: (tools: BuildTools) => T | Promise<T>,
-  ): Promise<T> {
-    const made: { folder: OwnFolder; user: ToolUser | null }[] = []
-    const toTools = (key: string): BuildTools => {
-      let path: string | null = null
-      const user = this.#options.toolUserOf?.(key) ?? null
-      const toFolder = (): string => {
-        if (path !== null) return path
-        const folder = makeToolFolder(user?.folder ?? this.#options.temporaryFolder, this.#options.clock)
-        made.push({ folder, user })
-        user?.give(folder)
-        path = folder.path
-        return path
-      }
-      const tools = this.#toTools(builder, toFolder, signal, user)
-      return { ...tools, forPack: folder => toTools(`pack ${folder}`) }
-    }
-    try {
-      return await work(toTools(fn.key))
-    } finally {
-      for (const { folder, user } of made) {
-        if (user === null) folder.removeAll()
-        else user.remove(folder)
-      }
+  #fail(preparation: Preparation, thrown: unknown): void {
+    const { fn } = preparation
+    this.#end(preparation, 'failed')
+    const found = this.#toError(thrown, preparation)
+    preparation.error = preparation.isStopped ? found : this.#failures.note(fn, found, this.#toFailureStamp(fn, found))
+    if (this.#functions === preparation.catalog) preparation.stamp = this.#builderOf(fn)?.stampOf?.(fn) ?? null
+    preparation.reject(preparation.error)
+    this.#reportAtEnd()
+  }
+
+  #end(preparation: Preparation, state: 'ready' | 'failed'): void {
+    preparation.state = state
+    preparation.since = this.#options.clock.monotonic()
+    this.#open.delete(preparation)
+  }
+
+  #reportAtEnd(): void {
+    if (this.#open.size === 0) this.#failures.report()
+  }
+
+  /** The gateway writes manifests itself, so a failure of packages depends on the file that it names; one of a build on all sources. */
+  #toFailureStamp(fn: FunctionVersion, { detail }: GatewayError): string {
+    if (this.#builderOf(fn)?.ask === undefined || detail?.file === undefined) return fn.signature
+    const rootPath = fn.entryPath.slice(0, -fn.entryFile.length)
+    const file = statSync(join(rootPath, detail.file), { throwIfNoEntry: false })
+    return `${file?.mtimeMs} ${file?.size}`
+  }
+
+  #toError(thrown: unknown, { fn, isStopped }: Preparation): GatewayError {
+    if (this.#isClosed) return closing()
+    if (isStopped) return stopped()
+    if (thrown instanceof GatewayError) return thrown
+    const { code, path, message } = thrown as NodeJS.ErrnoException
+    const hint = `the gateway writes to .${fn.runtime}-build in the function's folder and to .svc in the functions root`
+    return new GatewayError('LOAD_FAILED', `build failed: ${message}`, {
+      cause: thrown,
+      ...(code !== undefined && path !== undefined && { detail: { hint } }),
+    })
+  }
+}
+
+/** Reports each failure once, together with the functions that fail for the same cause. */
+class FailureReports {
+  readonly #options: Pick<BuildsOptions, 'clock' | 'onFailure'>
+  /** To be reported, by their cause. */
+  readonly #waiting = new Map<unknown, { error: GatewayError; functions: FunctionVersion[] }>()
+  /** By function key, the failure that was reported last and what it depends on. */
+  readonly #reported = new Map<string, { error: GatewayError; stamp: string }>()
+  #timer: NodeJS.Timeout | null = null
+
+  constructor(options: Pick<BuildsOptions, 'clock' | 'onFailure'>) {
+    this.#options = options
+  }
+
+  /**
+   * @param stamp - what the failure depends on
+   * @returns the error that calls get: a retry that fails as before is the same failure, and is not reported again
+   */
+  note(fn: FunctionVersion, error: GatewayError, stamp: string): GatewayError {
+    const known = this.#reported.get(fn.key)
+    if (known?.stamp === stamp && known.error.message === error.message) return known.error
+    this.#reported.set(fn.key, { error, stamp })
+    // Functions of one folder share their packages, and folders that want the same share an install.
+    const cause = error.cause ?? `${fn.runtime} ${fn.fnDir} ${error.message}`
+    const waiting = this.#waiting.get(cause)
+    if (waiting === undefined) this.#waiting.set(cause, { error, functions: [fn] })
+    else waiting.functions.push(fn)
+    this.#timer ??= this.#options.clock.setTimeout(() => this.report(), REPORT_MS)
+    return error
+  }
+
+  report(): void {
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    this.#timer = null
+    const failures = [...this.#waiting.values()]
+    this.#waiting.clear()
+    for (const { error, functions } of failures) {
+      const [first, ...others] = functions
+      this.#options.onFailure(first!, error, others)
     }
   }
 
-  async #watched<T>({ action = 'building' }: Builder, fn: FunctionVersion, work: () => Promise<T>): Promise<T> {
-    const { onBegin, onEnd } = this.#options
-    onBegin(fn, action)
-    try {
-      return await work()
-    } finally {
-      onEnd(fn, action)
-    }
+  forget({ key }: FunctionVersion): void {
+    this.#reported.delete(key)
   }
 
-  /** Asked once for a program; a failure is asked again. */
-  #toolchainOf(builder: Builder): Promise<Toolchain> {
+  retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    for (const key of this.#reported.keys()) if (!functions.has(key)) this.#reported.delete(key)
+  }
+}
+
+/** The tools of builders: their versions, environment, users and temporary folders. */
+class Tools {
+  readonly #options: BuildsOptions
+  readonly #toolchains = new Map<string, Promise<Toolchain>>()
+
+  constructor(options: BuildsOptions) {
+    this.#options = options
+  }
+
+  /** Asked once for a program; a failure is asked again. @throws GatewayError when the program is missing */
+  toolchainOf(builder: Builder): Promise<Toolchain> {
     const found = this.#options.findProgram(builder.runtime)
     if (found.path === null) throw new GatewayError('RUNTIME_DOWN', 'runtime down', { detail: { hint: found.problem } })
     const program = found.path
@@ -447,71 +536,114 @@ export class Builds {
     }
   }
 
+  /** The folder for temporary files is made when the first tool runs: most functions are ready as they are. */
+  async use<T>(builder: Builder, { fn, signal }: Preparation, work: (tools: BuildTools) => T | Promise<T>): Promise<T> {
+    if (signal.aborted) throw stopped()
+    const { clock, temporaryFolder, toolUserOf } = this.#options
+    const made: { folder: OwnFolder; user: ToolUser | null }[] = []
+    const toTools = (key: string): BuildTools => {
+      let path: string | null = null
+      const user = toolUserOf?.(key) ?? null
+      const toFolder = (): string => {
+        if (path !== null) return path
+        const folder = makeToolFolder(user?.folder ?? temporaryFolder, clock)
+        made.push({ folder, user })
+        user?.give(folder)
+        path = folder.path
+        return path
+      }
+      return { ...this.#toTools(builder, toFolder, signal, user), forPack: folder => toTools(`pack ${folder}`) }
+    }
+    try {
+      return await work(toTools(fn.key))
+    } finally {
+      for (const { folder, user } of made) {
+        if (user === null) folder.removeAll()
+        else await user.remove(folder)
+      }
+    }
+  }
+
   #toTools(builder: Builder, toFolder: () => string, signal: AbortSignal, user: ToolUser | null = null): BuildTools {
-    const { clock, hostEnv, isPrivate, nice = 0 } = this.#options
-    const owner = user === null ? (this.#options.toolOwner ?? null) : null
+    const { clock, hostEnv, isPrivate, nice = 0, toolOwner } = this.#options
+    const owner = user === null ? (toolOwner ?? null) : null
     const toOwn = () => builder.toEnv?.(hostEnv) ?? toToolHostEnv(hostEnv)
     const toBase = () => (user === null ? toOwn() : toUserToolEnv(toOwn(), user.home))
+    // One limit for all steps of a build.
     const endsAt = clock.monotonic() + builder.timeoutMs
     return {
       signal,
       user,
-      // One limit for all steps of a build.
       run: async ({ command, args, cwd, env, owns }) => {
         if (owns !== undefined) user?.give(owns)
         const asOwner = (await owner?.of(command)) ?? null
         const base = asOwner === null ? toBase() : owner!.toEnv(toBase())
-        return runTool(
-          {
-            command,
-            args,
-            cwd,
-            env: { ...base, TMPDIR: toFolder(), GOTMPDIR: toFolder(), ...env },
-            timeoutMs: Math.max(1, endsAt - clock.monotonic()),
-            isPlain: isPrivate,
-            user: user ?? asOwner,
-            nice,
-            signal,
-          },
-          clock,
-        )
+        const folder = toFolder()
+        const run = {
+          command,
+          args,
+          cwd,
+          env: { ...base, TMPDIR: folder, GOTMPDIR: folder, ...env },
+          timeoutMs: Math.max(1, endsAt - clock.monotonic()),
+          isPlain: isPrivate,
+          user: user ?? asOwner,
+          nice,
+          signal,
+        }
+        return runTool(run, clock)
       },
     }
   }
-
-  #putFirst(build: Build): void {
-    this.#line.putFirst(build)
-    for (const places of [...this.#looks.values(), ...this.#places.values()]) places.putFirst(build)
-  }
-
-  #toError(thrown: unknown, build: Build): GatewayError {
-    if (this.#isClosed) return new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
-    if (build.isStopped) return stopped()
-    if (thrown instanceof GatewayError) return thrown
-    const { code, path, message } = thrown as NodeJS.ErrnoException
-    const isFile = code !== undefined && path !== undefined
-    return new GatewayError('LOAD_FAILED', `build failed: ${message}`, {
-      cause: thrown,
-      ...(isFile && {
-        detail: {
-          hint: `the gateway writes to .${build.fn.runtime}-build in the function's folder and to .svc in the functions root`,
-        },
-      }),
-    })
-  }
 }
 
-function placesOf(known: Map<Builder, Places<Build>>, builder: Builder, count: number): Places<Build> {
-  const places = known.get(builder) ?? new Places<Build>(count)
-  known.set(builder, places)
-  return places
+function stopped(): GatewayError {
+  return new GatewayError('LOAD_FAILED', 'build was stopped')
 }
 
-function toSibling(entryFile: string, name: string): string {
-  return entryFile.slice(0, entryFile.lastIndexOf('/') + 1) + name
+function closing(): GatewayError {
+  return new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
 }
 
 /** True when one program serves both. */
 function isSame(a: FunctionVersion, b: FunctionVersion): boolean {
   return a === b || (a.signature === b.signature && a.entryPath === b.entryPath)
+}
+
+export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'temporaryFolder'> {
+  functionsRoot: string
+  goBuildTimeoutSeconds: number
+  rustBuildTimeoutSeconds: number
+  /** Full path of the folder with the sources of a runtime's worker. */
+  workerFolder(runtime: 'go' | 'rust'): string
+  /** What installs packages of the other languages. */
+  installers?: readonly Builder[]
+}
+
+/** The builds and installs of a functions root. */
+export function createBuilds(options: CompiledOptions): Builds {
+  const { functionsRoot, isPrivate, goBuildTimeoutSeconds, rustBuildTimeoutSeconds, workerFolder, hostEnv } = options
+  const folder = new OwnFolder(functionsRoot, '.svc', 'build')
+  return new Builds({
+    ...options,
+    temporaryFolder: folder.below('tmp'),
+    builders: [
+      createGoBuilder({
+        functionsRoot,
+        isPrivate,
+        readFile: options.readFile ?? null,
+        workerFolder: workerFolder('go'),
+        timeoutMs: goBuildTimeoutSeconds * 1000,
+        concurrency: availableParallelism(),
+        cgo: hostEnv.CGO_ENABLED === '1',
+      }),
+      createRustBuilder({
+        functionsRoot,
+        isPrivate,
+        workerFolder: workerFolder('rust'),
+        cargoHome: new CargoHome(folder, hostEnv),
+        timeoutMs: rustBuildTimeoutSeconds * 1000,
+      }),
+      ...(options.installers ?? []),
+    ],
+  })
 }

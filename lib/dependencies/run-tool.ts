@@ -1,10 +1,13 @@
 /** Runs a build tool: own process group, time limit, bounded output. Owner: §2.16, page dependencies/resolve. */
 
-import { spawn } from 'node:child_process'
-import { existsSync } from 'node:fs'
-import { constants } from 'node:os'
+import { execFile, spawn } from 'node:child_process'
+import { existsSync, lstatSync, statSync } from 'node:fs'
+import { constants, tmpdir } from 'node:os'
+import { sep } from 'node:path'
+import { canChangeUser, type ProcessPowers } from '../config/isolation.ts'
 import type { Clock } from '../core/clock.ts'
-import { lowerPriority } from '../core/priority.ts'
+import { lowerPriority } from '../core/host.ts'
+import { handOver, OwnFolder } from '../files/own-folder.ts'
 
 /** Bytes kept of a tool's output. */
 const MAX_TOOL_OUTPUT_BYTES = 64 * 1024
@@ -28,15 +31,15 @@ export interface ToolRun {
 }
 
 /** Another user than that of this process. */
-export interface UserOfTool {
+interface UserOfTool {
   readonly uid: number
   readonly gid: number
   /** True for the user of a function, whose files a gateway that is not root reads by its group. */
   readonly sharesFiles?: boolean
   /** Ends a process group that this process may not end. */
   killGroup?(pid: number | undefined): void
-  /** Ends what the tool left elsewhere. */
-  killStrays?(): void
+  /** Ends what the tool left elsewhere; never rejects. */
+  killStrays?(): Promise<void>
 }
 
 export interface ToolResult {
@@ -51,7 +54,7 @@ export interface ToolResult {
 
 const PLAIN = ['--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all']
 /** Ends a tool with the process that started it, where the system offers that. */
-export const SETPRIV = '/usr/bin/setpriv'
+const SETPRIV = '/usr/bin/setpriv'
 /** What a tool writes as a user is for this user and, by the group, for a gateway that is not root. */
 const SHELL = '/bin/sh'
 const AS_USER = 'umask 007; exec "$0" "$@"'
@@ -99,8 +102,9 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
     child.once('exit', (code, signal) => {
       // What it left behind in its group ends with it, and what a user's tool left elsewhere.
       kill()
-      run.user?.killStrays?.()
-      const end = () => settle(code, signal === null || timedOut ? null : `${run.command} was ended by ${signal}`)
+      const left = run.user?.killStrays?.() ?? Promise.resolve()
+      const end = () => left.then(() => settleEnd())
+      const settleEnd = () => settle(code, signal === null || timedOut ? null : `${run.command} was ended by ${signal}`)
       // A busy gateway comes to the timer before it comes to what is in the pipe: between two of these it reads that.
       const drain = clock.setTimeout(() => setImmediate(() => setImmediate(end)), OUTPUT_DRAIN_MS)
       child.once('close', () => {
@@ -112,7 +116,7 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
 }
 
 /** As `setpriv` takes them. */
-export function toPrivileges({ isPlain, user = null }: Pick<ToolRun, 'isPlain' | 'user'>): string[] {
+function toPrivileges({ isPlain, user = null }: Pick<ToolRun, 'isPlain' | 'user'>): string[] {
   const identity = user === null ? [] : ['--reuid', `${user.uid}`, '--regid', `${user.gid}`, '--clear-groups']
   return [...identity, '--pdeathsig', 'KILL', ...(isPlain || user !== null ? PLAIN : [])]
 }
@@ -158,5 +162,106 @@ function killGroup(pid: number | undefined): void {
     process.kill(-pid, constants.signals.SIGKILL)
   } catch {
     // Already gone.
+  }
+}
+
+// A temporary folder for one tool.
+
+const PREFIX = 'b-'
+const FOLDER_NAME = /^b-[A-Za-z0-9]{6}$/
+/** Age at which such a folder is nobody's any more, ms. */
+const STALE_MS = 3_600_000
+/** A tree that the gateway may not write to. */
+const CLOSED: ReadonlySet<string> = new Set(['EROFS', 'EACCES', 'EPERM'])
+
+/**
+ * Makes one below `parent`, or where nobody may write there, among the system's: what a tree needs is looked up in a closed
+ * one, too.
+ * @throws Error, an UnsafePathError where a link is in the way
+ */
+export function makeToolFolder(parent: OwnFolder, clock: Clock): OwnFolder {
+  try {
+    parent.make()
+  } catch (error) {
+    if (!CLOSED.has((error as NodeJS.ErrnoException).code ?? '')) throw error
+    return new OwnFolder(tmpdir()).makeTemporary(PREFIX)
+  }
+  // Left by a gateway that was killed.
+  for (const { name, stats } of parent.list(FOLDER_NAME)) {
+    if (stats.isDirectory() && clock.wall() - stats.mtimeMs > STALE_MS) parent.remove(name)
+  }
+  return parent.makeTemporary(PREFIX)
+}
+
+// // Whom tools run as below a gateway that is root: the owner of the functions folder, so that no code of a package is root's.
+
+interface ToolOwnerOptions {
+  functionsRoot: string
+  powers: ProcessPowers
+  /** What every tool reads: node, this package. Full paths. */
+  reached: readonly string[]
+  /** A tool runs as root, because the owner of the functions folder cannot reach what it needs. */
+  onRefused(why: string): void
+}
+
+/** Prints the first path that cannot be used. */
+const PROBE =
+  'for path; do [ -r "$path" ] || [ -x "$path" ] || command -v "$path" >/dev/null || { printf %s "$path"; exit 1; }; done'
+
+export class ToolOwner {
+  readonly #options: ToolOwnerOptions
+  readonly #user: UserOfTool
+  /** By the full path of a program. */
+  readonly #known = new Map<string, Promise<UserOfTool | null>>()
+
+  private constructor(options: ToolOwnerOptions, user: UserOfTool) {
+    this.#options = options
+    this.#user = user
+  }
+
+  /** @returns null where tools run as this process does */
+  static find(options: ToolOwnerOptions): ToolOwner | null {
+    const { functionsRoot, powers } = options
+    if (powers.uid !== 0 || !canChangeUser(powers) || !existsSync(SETPRIV)) return null
+    const { uid, gid } = statSync(functionsRoot)
+    if (uid === 0) return null
+    const state = new OwnFolder(functionsRoot, '.svc')
+    // Made by an earlier version as root, where its tools could not write.
+    if (state.isThere() && lstatSync(state.path).uid === 0) handOver(state, uid, ['packs'], gid)
+    return new ToolOwner(options, { uid, gid })
+  }
+
+  /** @param command - full path of a program, or its name. @returns null when the user cannot run it */
+  of(command: string): Promise<UserOfTool | null> {
+    const known = this.#known.get(command) ?? this.#find(command)
+    this.#known.set(command, known)
+    return known
+  }
+
+  async #find(command: string): Promise<UserOfTool | null> {
+    const { functionsRoot, reached, onRefused } = this.#options
+    const closed = await this.#probe([command, functionsRoot, ...reached])
+    if (closed === null) return this.#user
+    onRefused(`${command} runs as root: user ${this.#user.uid}, who owns the functions folder, cannot reach ${closed}`)
+    return null
+  }
+
+  /** @returns the first path that the user cannot reach, null when all can be */
+  #probe(paths: readonly string[]): Promise<string | null> {
+    const args = [...toPrivileges({ isPlain: true, user: this.#user }), '--', '/bin/sh', '-c', PROBE, 'sh', ...paths]
+    return new Promise(resolve => {
+      execFile(SETPRIV, args, { cwd: '/', env: { PATH: process.env.PATH } }, (error, output) =>
+        resolve(error === null ? null : output || paths[0]!),
+      )
+    })
+  }
+
+  /** With the user's own home in place of root's: what variables name there the user cannot use. */
+  toEnv(env: Readonly<Record<string, string>>): Record<string, string> {
+    const { HOME: home } = env
+    const own = new OwnFolder(this.#options.functionsRoot, '.svc', 'home').make()
+    const isRoots = (value: string) => home !== undefined && value.startsWith(home.replace(/\/?$/, sep))
+    const kept = Object.entries(env).filter(([name, value]) => name === 'PATH' || !isRoots(value))
+    return { ...Object.fromEntries(kept), HOME: own }
   }
 }

@@ -5,33 +5,38 @@
  */
 
 import { createHash } from 'node:crypto'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { dirname, isAbsolute, join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
+import type { OwnFolder } from '../files/own-folder.ts'
+import type { ToolUser } from '../files/tool-user.ts'
+import { BuildKey, Workspace } from './build-cache.ts'
 import {
+  below,
+  blankOut,
   type Builder,
   type BuildPlan,
   type BuildTools,
-  below,
   compilerError,
-  filesBelow,
   type CompilerPlace,
+  filesBelow,
+  filesOfPathCrates,
+  lineOf,
+  type InstallResult,
+  pathCratesOf,
   readOptional,
+  RUST_TEXT,
   sourceError,
-  type Toolchain,
   toFolderName,
+  type Toolchain,
   toOldError,
   toolError,
+  toProgramResult,
   workerSources,
 } from './build.ts'
-import { BuildKey, Workspace } from './build-cache.ts'
-import type { CargoHome } from './cargo-home.ts'
 import { packageNameOf, toManifest } from './cargo-manifest.ts'
-import { filesOfPathCrates, pathCratesOf } from './local-packages.ts'
-import { type Made, toProgramMade } from './made.ts'
 import type { ToolResult } from './run-tool.ts'
-import { blankOut, lineOf, RUST_TEXT } from './source-text.ts'
 
 interface RustOptions {
   functionsRoot: string
@@ -172,7 +177,7 @@ class RustBuild {
     symbol: string,
     own: string | null,
     lock: string | null,
-  ): Promise<Made> {
+  ): Promise<InstallResult> {
     const workspace = this.#workspace
     const user = tools.user ?? null
     workspace.prepare(user)
@@ -204,7 +209,7 @@ class RustBuild {
     if (result.code === 0 && !existsSync(program)) result = await run(['--offline'])
     if (result.code !== 0) throw this.#toError(result, symbol, own !== null)
     await workspace.finish(key, program)
-    return toProgramMade(workspace.binary(key))
+    return toProgramResult(workspace.binary(key))
   }
 
   /** Names of the crates whose sources are part of the key: the function's own, and those that it names by path. */
@@ -256,4 +261,60 @@ function declarationOf(symbol: string): RegExp {
 /** The second number of the compiler's version; a large one when it tells none. */
 function toMinor(versions: string): number {
   return Number(/rustc 1\.(\d+)/.exec(versions)?.[1] ?? Number.MAX_SAFE_INTEGER)
+}
+
+// Where cargo keeps the crates it fetches and what it compiles.
+
+/** What a user's own cargo folder says of registries, mirrors and proxies, and the tokens for them. */
+const USER_FILES = ['config.toml', 'config', 'credentials.toml', 'credentials']
+/** Folders in which cargo makes folders and files of its own. */
+const HOME_FOLDERS = ['registry', 'git']
+const PROFILE_FOLDER = 'release'
+const OWN_TARGET = 'rust'
+
+/**
+ * The folders for crates: those of the environment when it names them, else `cargo` and `rust` below the build folder, so
+ * that a root with its build folder needs no network and no other folder of the machine any more.
+ * @param build - `.svc/build`
+ * @param hostEnv - variables of the gateway's process
+ */
+export class CargoHome {
+  readonly #target: string
+  /** null where the environment names the folder: then it is the user's. */
+  readonly #home: OwnFolder | null
+  readonly #ownTarget: OwnFolder | null
+  readonly #userFolder: string | null
+
+  constructor(build: OwnFolder, hostEnv: Readonly<Record<string, string | undefined>>) {
+    this.#home = hostEnv.CARGO_HOME === undefined ? build.below('cargo') : null
+    this.#ownTarget = hostEnv.CARGO_TARGET_DIR === undefined ? build.below('rust') : null
+    this.#target = hostEnv.CARGO_TARGET_DIR ?? build.below('rust').path
+    this.#userFolder = hostEnv.HOME === undefined ? null : join(hostEnv.HOME, '.cargo')
+  }
+
+  /** Full path of the folder for what is compiled. @param user - who builds; null: the gateway */
+  targetOf(user: ToolUser | null): string {
+    return user === null ? this.#target : join(user.home, OWN_TARGET)
+  }
+
+  /**
+   * Makes the folders, with the user's own settings in them. @returns the variables that cargo needs to use them
+   * @throws UnsafePathError when cargo would be led elsewhere by a link
+   */
+  prepare(user: ToolUser | null = null): Readonly<Record<string, string>> {
+    if (user !== null) return { CARGO_TARGET_DIR: this.targetOf(user) }
+    this.#ownTarget?.checkEntries()
+    this.#ownTarget?.below(PROFILE_FOLDER).checkEntries()
+    const variables = { CARGO_TARGET_DIR: this.#target }
+    if (this.#home === null) return variables
+    for (const name of HOME_FOLDERS) this.#home.below(name).checkEntries()
+    this.#home.checkEntries(USER_FILES)
+    this.#home.make()
+    for (const name of this.#userFolder === null ? [] : USER_FILES) {
+      const from = join(this.#userFolder!, name)
+      const isTaken = this.#home.list(/^/).some(entry => entry.name === name)
+      if (existsSync(from) && !isTaken) symlinkSync(from, this.#home.pathOf(name))
+    }
+    return { ...variables, CARGO_HOME: this.#home.path }
+  }
 }

@@ -1,8 +1,7 @@
 /** Which symbol of a handler file is called, per runtime. The loader of each language does as told here. Spec: §2.4. */
 
-import { hasAdapter } from '../core/adapter-names.ts'
+import { hasAdapter, type RuntimeName } from '../core/identity.ts'
 import type { Callable, Policy } from '../core/catalog.ts'
-import type { RuntimeName } from '../core/identity.ts'
 import { checkLua } from './lua-check.ts'
 
 /** Of a function that names none. */

@@ -11,7 +11,7 @@
  */
 
 import type { Clock } from '../core/clock.ts'
-import { Descriptors } from '../core/descriptor-limit.ts'
+import { Descriptors } from '../core/host.ts'
 import type { AnswerHead } from './answer-parser.ts'
 import { KeptTrust } from './kept-trust.ts'
 import {

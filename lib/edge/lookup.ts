@@ -1,6 +1,7 @@
 /** Names to addresses for the edge proxy. Owner: §2.10. */
 
 import { lookup } from 'node:dns'
+import { Semaphore } from '../core/semaphore.ts'
 
 /** Name look-ups at once: the system's resolver holds a thread of the pool that files need too. */
 export const EDGE_LOOKUPS = 2
@@ -28,8 +29,7 @@ export const systemResolve: Resolve = hostname =>
 export class EdgeLookup {
   readonly #resolve: Resolve
   readonly #running = new Map<string, Promise<readonly ResolvedAddress[]>>()
-  readonly #waiting: (() => void)[] = []
-  #active = 0
+  readonly #slots = new Semaphore(EDGE_LOOKUPS)
 
   constructor(resolve: Resolve) {
     this.#resolve = resolve
@@ -38,21 +38,8 @@ export class EdgeLookup {
   addresses(hostname: string): Promise<readonly ResolvedAddress[]> {
     const running = this.#running.get(hostname)
     if (running !== undefined) return running
-    const started = this.#run(hostname).finally(() => this.#running.delete(hostname))
+    const started = this.#slots.run(() => this.#resolve(hostname)).finally(() => this.#running.delete(hostname))
     this.#running.set(hostname, started)
     return started
-  }
-
-  async #run(hostname: string): Promise<readonly ResolvedAddress[]> {
-    if (this.#active >= EDGE_LOOKUPS) await new Promise<void>(resolve => this.#waiting.push(resolve))
-    else this.#active += 1
-    try {
-      return await this.#resolve(hostname)
-    } finally {
-      // The place goes to the next in line without being free in between.
-      const next = this.#waiting.shift()
-      if (next === undefined) this.#active -= 1
-      else next()
-    }
   }
 }

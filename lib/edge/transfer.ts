@@ -21,7 +21,7 @@ import { type EdgeRequest, failed } from './target.ts'
 import { TimeLimit } from './time-limit.ts'
 import type { AnswerTaker } from './upstream-connection.ts'
 import type { Call } from '../invocation/invoke.ts'
-import type { OpenSpan } from '../observe/spans.ts'
+import type { OpenSpan } from '../observe/trace.ts'
 
 /** Requests that may be sent again when a kept connection turns out to be closed (RFC 9110 9.2.2). */
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'PUT', 'DELETE'])

@@ -7,8 +7,7 @@
 
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
 import { dirname, relative, sep } from 'node:path'
-import { inHeldFolder } from './held-folder.ts'
-import { NOT_THROUGH_LINKS } from './own-folder.ts'
+import { inHeldFolder, NOT_THROUGH_LINKS } from './own-folder.ts'
 
 /** Reads a whole file by its full path. @throws Error of the file system, or UnreadForFunctionError */
 export type FileReader = (path: string) => Buffer

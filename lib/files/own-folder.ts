@@ -12,10 +12,12 @@ import {
   chownSync,
   closeSync,
   constants,
+  existsSync,
   fchmodSync,
   fchownSync,
   fstatSync,
   fsyncSync,
+  lchownSync,
   lstatSync,
   mkdirSync,
   mkdtempSync,
@@ -23,14 +25,15 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmdirSync,
   rmSync,
   type Stats,
   statSync,
+  unlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { lstat, mkdir } from 'node:fs/promises'
-import { join } from 'node:path'
-import { inHeldFolder, removeEntry } from './held-folder.ts'
+import { type FileHandle, lstat, mkdir, open } from 'node:fs/promises'
+import { basename, dirname, join, relative, sep } from 'node:path'
 
 /** What stands where the gateway wants to write and must not be written to. `path` is the full path of it. */
 export class UnsafePathError extends Error {
@@ -359,4 +362,194 @@ function nullIfMissing(error: unknown): null {
 function falseIfThere(error: unknown): false {
   if (!hasCode(error, 'EEXIST')) throw error
   return false
+}
+
+// // Work in a folder that is the one that was looked at, whatever somebody puts in its place meanwhile.
+//   base ─ a ─ b          each part is opened from the one before, never through a link; /proc/self/fd/N is then b itself,
+//    └ 11 ─ 12 ─ 13       also after a, or b, was renamed or replaced by a link
+
+/** Linux alone names open folders by a path; elsewhere the way is looked at and then walked. */
+const HAS_FOLDER_PATHS = process.platform === 'linux' && existsSync('/proc/self/fd')
+
+const FOLDER = constants.O_RDONLY | (constants.O_DIRECTORY ?? 0)
+
+/**
+ * @param base - full path; links on the way to it are followed
+ * @param names - plain names of the folders from there
+ * @param path - full path of the folder, for messages
+ * @throws Error of the file system: ENOTDIR or ELOOP for a part that is a link
+ */
+export function inHeldFolder<T>(base: string, names: readonly string[], path: string, work: (held: string) => T): T {
+  if (!HAS_FOLDER_PATHS) return work(path)
+  const open: number[] = [openSync(base, FOLDER)]
+  try {
+    for (const name of names) open.push(openSync(`${toPath(open.at(-1)!)}/${name}`, FOLDER | constants.O_NOFOLLOW))
+    return work(toPath(open.at(-1)!))
+  } catch (error) {
+    throw withRealPath(error, toPath(open.at(-1)!), path)
+  } finally {
+    for (const file of open) closeSync(file)
+  }
+}
+
+/**
+ * Deletes an entry of a folder with everything in it. No folder is entered by its name: one that is replaced by a link while this
+ * goes on leads nowhere else.
+ * @param held - as `inHeldFolder` gives it
+ */
+export function removeEntry(held: string, name: string): void {
+  if (!HAS_FOLDER_PATHS) {
+    rmSync(join(held, name), { recursive: true, force: true })
+    return
+  }
+  const path = `${held}/${name}`
+  const folder = openFolder(path)
+  if (folder === null) {
+    ignoreMissing(() => unlinkSync(path))
+    return
+  }
+  try {
+    for (const entry of readdirSync(toPath(folder))) removeEntry(toPath(folder), entry)
+  } finally {
+    closeSync(folder)
+  }
+  ignoreMissing(() => rmdirSync(path))
+}
+
+/** @returns null for what is no folder, or gone */
+function openFolder(path: string): number | null {
+  try {
+    return openSync(path, FOLDER | constants.O_NOFOLLOW)
+  } catch (error) {
+    if (/^(?:ENOTDIR|ELOOP|ENOENT)$/.test(String((error as NodeJS.ErrnoException).code))) return null
+    throw error
+  }
+}
+
+function ignoreMissing(remove: () => void): void {
+  try {
+    remove()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+}
+
+function toPath(file: number): string {
+  return `/proc/self/fd/${file}`
+}
+
+/** A message names the folder as people know it. */
+function withRealPath(error: unknown, held: string, path: string): unknown {
+  if (error instanceof Error) error.message = error.message.replaceAll(`${held}/`, `${path}/`)
+  return error
+}
+
+// Files of the gateway that grow: opened so that neither a link nor a pipe in their place does harm. Page files/own-folder.
+
+/**
+ * Opens a regular file to add to its end, made for its owner only when it is missing.
+ * @throws UnsafePathError when a link, pipe, device or folder has the name; Error of the file system
+ */
+export function openToAppend(path: string): Promise<FileHandle> {
+  return openRegular(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT)
+}
+
+/** Opens a regular file to read it; null when it is missing. @throws as `openToAppend` */
+export async function openToRead(path: string): Promise<FileHandle | null> {
+  try {
+    return await openRegular(path, constants.O_RDONLY)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    return null
+  }
+}
+
+/** Opens a regular file to read and change it, made for its owner only when it is missing. @throws as `openToAppend` */
+export function openToUpdate(path: string): Promise<FileHandle> {
+  return openRegular(path, constants.O_RDWR | constants.O_CREAT)
+}
+
+/** Makes a file that is not there yet, for its owner only. @throws Error EEXIST when anything has the name */
+export function openNew(path: string): Promise<FileHandle> {
+  return openRegular(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL)
+}
+
+/** Brings to the disk which files a folder has, so that a new name survives a loss of power. */
+export async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, constants.O_RDONLY)
+  try {
+    await folder.sync()
+  } catch (error) {
+    // Some file systems keep names safe by themselves and refuse to be asked.
+    if (!UNSYNCED.has((error as NodeJS.ErrnoException).code ?? '')) throw error
+  } finally {
+    await folder.close()
+  }
+}
+
+const UNSYNCED: ReadonlySet<string> = new Set(['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'])
+
+async function openRegular(path: string, flags: number): Promise<FileHandle> {
+  let file: FileHandle
+  try {
+    file = await open(path, flags | NOT_THROUGH_LINKS, 0o600)
+  } catch (error) {
+    const what = UNSAFE[(error as NodeJS.ErrnoException).code ?? '']
+    throw what === undefined ? error : toError(path, what)
+  }
+  if ((await file.stat()).isFile()) return file
+  await file.close()
+  throw toError(path, 'a pipe, device or folder')
+}
+
+/** What an open that does not follow and does not wait says of a link, a pipe without reader, and a folder. */
+const UNSAFE: Readonly<Record<string, string>> = {
+  ELOOP: 'a symbolic link',
+  ENXIO: 'a pipe or socket',
+  EISDIR: 'a folder',
+}
+
+function toError(path: string, what: string): UnsafePathError {
+  return new UnsafePathError(path, basename(path), what, 'a regular file')
+}
+
+// What root made for a gateway becomes that of the user the gateway will run as.
+
+/**
+ * Makes a folder, gives it with everything in it to a user and follows no link.
+ * @param except - names in the folder that stay whose they are
+ * @throws UnsafePathError when a link is on the way to it; Error of the file system
+ */
+export function handOver(folder: OwnFolder, uid: number, except: readonly string[] = [], gid = uid): void {
+  const path = folder.make()
+  inHeldFolder(dirname(path), [basename(path)], path, held => {
+    for (const name of readdirSync(held)) if (!except.includes(name)) give(join(held, name), uid, gid)
+    chownSync(held, uid, gid)
+  })
+}
+
+/**
+ * Gives a folder of root's to a user, who may then put things into it; what is in it, its group and its mode stay. Nothing is done
+ * about one that belongs to somebody else, or to which a link leads.
+ * @param base - full path; links on the way to it are followed
+ * @param path - full path below it, or its own
+ */
+export function giveFolder(base: string, path: string, uid: number): void {
+  const names = relative(base, path).split(sep).filter(Boolean)
+  try {
+    inHeldFolder(base, names, path, held => {
+      if (statSync(held).uid === 0) chownSync(held, uid, -1)
+    })
+  } catch (error) {
+    if (!/^(?:ENOTDIR|ELOOP|ENOENT)$/.test(String((error as NodeJS.ErrnoException).code))) throw error
+  }
+}
+
+/** A folder after what is in it: until then its new owner can put nothing else in the place of an entry. */
+function give(path: string, uid: number, gid: number): void {
+  const stats = lstatSync(path)
+  // A second name of a file may be somebody else's.
+  if (!stats.isDirectory() && stats.nlink > 1) return
+  if (stats.isDirectory()) for (const name of readdirSync(path)) give(join(path, name), uid, gid)
+  lchownSync(path, uid, gid)
 }

@@ -7,7 +7,6 @@
  *        └─ d-Xy12Ab                  a draft: staged by the gateway, given to the user, its result copied back
  */
 
-import { spawnSync } from 'node:child_process'
 import {
   chmodSync,
   chownSync,
@@ -18,12 +17,12 @@ import {
   fstatSync,
   openSync,
   readdirSync,
-  readFileSync,
   type Stats,
 } from 'node:fs'
 import { chmod, copyFile, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, normalize } from 'node:path'
 import { NOT_THROUGH_LINKS, type OwnFolder } from './own-folder.ts'
+import { endOrphans, killGroupAsUser, runAsUser, runAsUserSync } from './user-signals.ts'
 
 /** Folder of `.svc` with the folders of users. */
 export const USERS = 'users'
@@ -31,8 +30,6 @@ const HOME = 'home'
 const DWELLER = 'dweller'
 /** A user may have closed its folders to itself. */
 const EMPTY = 'chmod -R u+rwx "$0"; rm -rf "$0"'
-/** Ends processes that the signalling user may have started under another name meanwhile. */
-const MAX_ROUNDS = 20
 const READ = constants.O_RDONLY | NOT_THROUGH_LINKS
 
 /** The user that the tools of one function, or of one shared pack, run as. */
@@ -169,39 +166,36 @@ export class ToolUser {
   }
 
   /** Deletes a folder below `folder`, as the user: links that it puts in the way lead to nothing it could not delete itself. */
-  remove(folder: OwnFolder): void {
-    removeAsUser(folder, this.uid)
+  async remove(folder: OwnFolder): Promise<void> {
+    if (!folder.isThere()) return
+    await runAsUser(this.uid, EMPTY, [folder.path])
+    removeRest(folder)
   }
 
   /** Kills a process group of the user. A gateway that is not root may not do so as itself. */
   killGroup(pid: number | undefined): void {
-    if (!isRoot() && pid !== undefined && pid > 1) runAsUser(this.uid, 'kill -KILL "-$0"', [String(pid)])
+    killGroupAsUser(this.uid, pid)
   }
 
-  /** Kills what tools detached: processes of the user that came to an ancestor of this process, as orphans do. */
-  killStrays(): void {
-    for (let round = 0; round < MAX_ROUNDS; round++) {
-      const strays = listStrays(this.uid)
-      if (strays.length === 0) return
-      runAsUser(this.uid, 'kill -KILL "$@"', ['sh', ...strays.map(String)])
-    }
+  /** Kills what tools of the user detached. Never rejects. */
+  killStrays(): Promise<void> {
+    return endOrphans(this.uid)
   }
 }
 
 /** Deletes a folder with everything in it as a user, then what only the gateway may delete. Never throws. */
 export function removeAsUser(folder: OwnFolder, uid: number): void {
   if (!folder.isThere()) return
-  runAsUser(uid, EMPTY, [folder.path])
+  runAsUserSync(uid, EMPTY, [folder.path])
+  removeRest(folder)
+}
+
+function removeRest(folder: OwnFolder): void {
   try {
     folder.removeAll()
   } catch {
     // What is left is closed to the gateway.
   }
-}
-
-/** Programs of the system alone: they keep the gateway's capabilities. */
-function runAsUser(uid: number, script: string, args: readonly string[]): void {
-  spawnSync('/bin/sh', ['-c', script, ...args], { uid, gid: uid, stdio: 'ignore' })
 }
 
 /** @returns null for a link, and for what is gone */
@@ -221,30 +215,6 @@ async function readInnerLink(path: string, shown: string): Promise<string> {
   if (isAbsolute(target) || end === '..' || end.startsWith('../'))
     throw new Error(`${shown} is a link that leads out of the packages`)
   return target
-}
-
-/** Those of another gateway that gives out the same ids are below its own processes. */
-function listStrays(uid: number): number[] {
-  const parents = new Map<number, number>()
-  const found = new Set<number>()
-  for (const name of readdirSync('/proc')) {
-    if (!/^\d+$/.test(name)) continue
-    try {
-      const status = readFileSync(`/proc/${name}/status`, 'latin1')
-      if (/^State:\s+[ZX]/m.test(status)) continue
-      parents.set(Number(name), Number(/^PPid:\s+(\d+)/m.exec(status)?.[1]))
-      if (Number(/^Uid:\s+(\d+)/m.exec(status)?.[1]) === uid) found.add(Number(name))
-    } catch {
-      // It ended meanwhile.
-    }
-  }
-  const above = new Set<number>()
-  for (let at = parents.get(process.pid); at !== undefined; at = parents.get(at)) above.add(at)
-  const parentOf = (pid: number): number => {
-    const parent = parents.get(pid) ?? 0
-    return found.has(parent) ? parentOf(parent) : parent
-  }
-  return [...found].filter(pid => above.has(parentOf(pid)))
 }
 
 function toPath(file: number): string {

@@ -2,7 +2,7 @@
 
 import type { Settings } from '../config/settings.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { Lifecycle } from '../core/lifecycle.ts'
+import type { Lifecycle } from '../core/transitions.ts'
 import type { HttpHandler } from '../http/public.ts'
 import { HttpServer, type Listening, type ServerOptions } from '../http/server.ts'
 import { StartGate } from '../http/start-gate.ts'

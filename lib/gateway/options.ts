@@ -21,11 +21,11 @@ import type { Explanation as IgnoredExplanation } from '../discovery/explain-ign
 import type { InjectRequest, InjectResponse } from '../http/inject.ts'
 import type { WrappedRequest, WrappedResponse } from '../http/parsed-body.ts'
 import type { InternalResult } from '../invocation/internal-call.ts'
-import type { GatewayJobs } from '../jobs/gateway-jobs.ts'
-import type { GatewayListening, ListenAddress } from './listeners.ts'
+import type { GatewayJobs } from '../jobs/jobs.ts'
 import type { EventName, LinesTaker, Listener } from '../observe/events.ts'
 import type { Explanation } from '../router/explain.ts'
 import type { RouteCounts } from '../router/route-records.ts'
+import type { GatewayListening, ListenAddress } from './listeners.ts'
 
 export interface GatewayOptions extends SettingsInput {
   /** Variables to read settings from; none by default, `process.env` on the command line. */

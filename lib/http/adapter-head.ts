@@ -4,7 +4,7 @@
  * client's own. Owner: §2.12.
  */
 
-import type { AdapterName } from '../core/adapter-names.ts'
+import type { AdapterName } from '../core/identity.ts'
 import { headerOf, type RequestHead, withHeaders } from '../invocation/forwarded-headers.ts'
 import type { Exchange } from './exchange.ts'
 

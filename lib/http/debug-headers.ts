@@ -5,7 +5,7 @@ import type { GatewayError } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { toAdmissionLimits } from '../invocation/concurrency.ts'
 import type { Call } from '../invocation/invoke.ts'
-import { toFailureText } from '../observe/failure-text.ts'
+import { toFailureText } from '../observe/log-line.ts'
 
 /** Longest `X-Fn-Stdout`, `X-Fn-Stderr` or `X-Fn-Load-Error`, bytes. */
 const OUTPUT_PREVIEW_BYTES = 1024

@@ -3,13 +3,12 @@
  * request and response, so that in-memory ones serve as well (inject, fetch). Owner: §4.1.
  */
 
-import type { ByteBudget, BytePool } from '../core/byte-pool.ts'
-import type { Bytes } from '../core/bytes.ts'
+import type { ByteBudget, BytePool, Bytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { ReplyHead } from '../invocation/response.ts'
-import type { OpenSpan } from '../observe/spans.ts'
-import type { Descriptors } from '../core/descriptor-limit.ts'
+import type { OpenSpan } from '../observe/trace.ts'
+import type { Descriptors } from '../core/host.ts'
 import type { RequestHead } from '../invocation/forwarded-headers.ts'
 
 /** Declared bytes of a refused body that are read and dropped to keep the connection; with more it closes. */

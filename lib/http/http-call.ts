@@ -1,6 +1,6 @@
 /** A call that came over public HTTP: the request's body goes in, the answer goes to the exchange. Owner: §4.1. */
 
-import { type Bytes, joined } from '../core/bytes.ts'
+import { type Bytes, joined } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { Call, type CallReceiver, type Invoker } from '../invocation/invoke.ts'

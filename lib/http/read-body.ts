@@ -1,6 +1,6 @@
 /** A request's body, up to a limit and no byte further. Owner: §4.1. */
 
-import { type Bytes, joined } from '../core/bytes.ts'
+import { type Bytes, joined } from '../core/byte-pool.ts'
 import { GatewayError } from '../core/errors.ts'
 import { toBodyError } from '../invocation/policy.ts'
 import type { Exchange } from './exchange.ts'

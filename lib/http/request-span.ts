@@ -1,6 +1,6 @@
 /** The end of a request's span. Owner: page observe/trace. */
 
-import type { OpenSpan } from '../observe/spans.ts'
+import type { OpenSpan } from '../observe/trace.ts'
 import type { Exchange } from './exchange.ts'
 
 /** Ends the span of an exchange under the name of its route, as tracers group requests. */

@@ -10,11 +10,11 @@ import type { Socket } from 'node:net'
 import type { BytePool } from '../core/byte-pool.ts'
 import { type Clock, WallTime } from '../core/clock.ts'
 import { GatewayError, toErrorBody } from '../core/errors.ts'
-import type { Lifecycle } from '../core/lifecycle.ts'
+import type { Lifecycle } from '../core/transitions.ts'
 import { DEFAULT_RESPONSE_IDLE_TIMEOUT_MS, MAX_STATUS } from '../core/limits.ts'
 import { escapeUnsafe } from '../core/text.ts'
 import type { ReplyHead } from '../invocation/response.ts'
-import { Descriptors } from '../core/descriptor-limit.ts'
+import { Descriptors } from '../core/host.ts'
 import { DISCARD_BODY_BYTES, type Exchange, type ExchangeResponder, type HttpResponse } from './exchange.ts'
 
 /** Milliseconds a refused upload may go on after its answer, so that the client can read it before the close. */

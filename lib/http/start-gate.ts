@@ -5,7 +5,7 @@
 
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { Lifecycle } from '../core/lifecycle.ts'
+import type { Lifecycle } from '../core/transitions.ts'
 import { headerOf } from '../invocation/forwarded-headers.ts'
 import type { RequestIds } from '../invocation/request-ids.ts'
 import type { HttpRequest, HttpResponse, HttpSocket } from './exchange.ts'

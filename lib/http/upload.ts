@@ -4,9 +4,7 @@
  * the body waits for its worker. Owner: page core/byte-pool.
  */
 
-import { type BytePool, giveBack } from '../core/byte-pool.ts'
-import type { Bytes } from '../core/bytes.ts'
-import { YoungGarbage } from '../core/young-garbage.ts'
+import { type BytePool, type Bytes, giveBack, YoungGarbage } from '../core/byte-pool.ts'
 
 const KIB = 1024
 /** A longer body is copied. */

@@ -3,7 +3,7 @@
  * an adapter is the worker's part: `runtimes/node/adapters.mjs`, `runtimes/python/adapters.py`. Spec: §2.12.
  */
 
-import { hasAdapter } from '../core/adapter-names.ts'
+import { hasAdapter } from '../core/identity.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 

@@ -6,13 +6,19 @@
  *              └──────────────────────────────────────────────────────────────────────────────┘
  */
 
-import type { FunctionVersion } from '../core/catalog.ts'
-import { readRequest } from './attempt.ts'
-import { type CallbackNetwork, sendCallback } from './callback-request.ts'
-import type { CallbackFacts, Job } from './job.ts'
-import { toJobRecord } from './job-record.ts'
-import { openResult } from './job-result.ts'
-import type { JobStore } from './job-store.ts'
+import { createHmac } from 'node:crypto'
+import { isIP } from 'node:net'
+import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
+import { backoffDelay, type Clock } from '../core/clock.ts'
+import { Semaphore } from '../core/semaphore.ts'
+import type { OwnAddresses } from '../edge/addresses.ts'
+import type { EdgeConnections, UpstreamRequest } from '../edge/connections.ts'
+import { toTransferError } from '../edge/failure-reasons.ts'
+import type { EdgeLookup, ResolvedAddress } from '../edge/lookup.ts'
+import { checkAddresses, sendPinned } from '../edge/pinned-request.ts'
+import { toEdgeRequest, toEdgeRules } from '../edge/target.ts'
+import { openResult, toHeaderObject } from './job-result.ts'
+import { type CallbackFacts, type Job, type JobStore, readRequest, toJobRecord } from './job.ts'
 
 export const CALLBACK_ATTEMPTS = 5
 /** Milliseconds before the second attempt; each further wait is four times as long. */
@@ -35,8 +41,7 @@ interface CallbackSenderOptions {
 export class CallbackSender {
   readonly #options: CallbackSenderOptions
   readonly #told = new Map<string, { stop: AbortController; ended: Promise<void> }>()
-  readonly #waiting: (() => void)[] = []
-  #active = 0
+  readonly #slots = new Semaphore(MAX_CALLBACKS)
 
   constructor(options: CallbackSenderOptions) {
     this.#options = options
@@ -77,7 +82,7 @@ export class CallbackSender {
       // The first failure is logged at once: a wrong URL or setting is seen before the last attempt, minutes later.
       if (attempts === 1 || isLast) this.#warn(job, attempts, isLast, problem)
       if (isLast) return
-      await this.#pause(CALLBACK_DELAY_MS * 4 ** (attempts - 1), signal)
+      await this.#pause(backoffDelay(attempts - 1, { first: CALLBACK_DELAY_MS, factor: 4 }), signal)
     }
   }
 
@@ -87,22 +92,15 @@ export class CallbackSender {
     this.#options.onLog('warn', `callback of job ${id} (${key}) failed, ${count}, ${next}: ${problem}`)
   }
 
-  async #send(job: Job, signal: AbortSignal): Promise<string | null> {
+  #send(job: Job, signal: AbortSignal): Promise<string | null> {
     const { network, secret, store, functionOf } = this.#options
-    if (this.#active >= MAX_CALLBACKS) await new Promise<void>(resolve => this.#waiting.push(resolve))
-    else this.#active += 1
-    try {
+    return this.#slots.run(async () => {
       if (signal.aborted) return null
       const request = await readRequest(job, store)
       const body = await toPayload(job, store)
       const edge = functionOf(job.key)?.policy.edge ?? null
       return await sendCallback(network, { jobId: job.id, url: request.callbackUrl!, body, secret }, edge, signal)
-    } finally {
-      // The place goes to the next in line without being free in between.
-      const next = this.#waiting.shift()
-      if (next === undefined) this.#active -= 1
-      else next()
-    }
+    })
   }
 
   #pause(ms: number, signal: AbortSignal): Promise<void> {
@@ -143,14 +141,131 @@ async function toShortResult(job: Job, store: JobStore): Promise<Record<string, 
   return { ...facts, is_base64: true, body_base64: body.toString('base64') }
 }
 
-/** Headers by lower-case name; a repeated one is a list. */
-export function toHeaderObject(headers: readonly string[]): Record<string, string | string[]> {
-  const object: Record<string, string | string[]> = Object.create(null)
-  for (let i = 0; i + 1 < headers.length; i += 2) {
-    const name = headers[i]!.toLowerCase()
-    const value = headers[i + 1]!
-    const known = object[name]
-    object[name] = known === undefined ? value : Array.isArray(known) ? [...known, value] : [known, value]
+// // One POST to the `callback_url` of a job, held to the rules of edge requests: every address of the name is checked and only
+// those are reached, redirects are not followed, certificates are always checked. Spec: page jobs/callback-sender.
+
+/** Milliseconds within which an answer must have begun. */
+export const CALLBACK_TIMEOUT_MS = 10_000
+
+/** What the edge proxy of the gateway has and callbacks share. */
+export interface CallbackNetwork {
+  readonly clock: Clock
+  readonly own: OwnAddresses
+  readonly lookup: EdgeLookup
+  readonly connections: EdgeConnections
+  /** Authorities to trust instead of the usual ones, PEM. */
+  readonly ca: string | null
+}
+
+/** What a callback carries. */
+interface CallbackMessage {
+  readonly jobId: string
+  readonly url: string
+  readonly body: Buffer
+  /** Key of the signature, null for none. */
+  readonly secret: string | null
+}
+
+/** Where nothing else is said: every public host, nothing private. */
+const PUBLIC_ONLY: EdgePolicy = { baseUrl: null, allowHosts: [], allowPrivate: false, maxResponseBytes: 1 }
+const LIMITS = { policy: { timeoutMs: CALLBACK_TIMEOUT_MS } }
+
+/**
+ * @param policy - `edge` of the function: its hosts, and whether they may be private; null for none
+ * @param signal - gives up
+ * @returns null when the response is 2xx, else why the delivery failed and, where a setting decides, which one
+ */
+export async function sendCallback(
+  network: CallbackNetwork,
+  { jobId, url, body, secret }: CallbackMessage,
+  policy: EdgePolicy | null,
+  signal: AbortSignal,
+): Promise<string | null> {
+  const edge = policy ?? PUBLIC_ONLY
+  try {
+    const headers = {
+      'content-type': 'application/json',
+      'user-agent': 'fngw-jobs',
+      'x-job-id': jobId,
+      ...(secret !== null && { 'x-fn-signature': toSignature(body, secret, network.clock.wall()) }),
+    }
+    const request = toEdgeRequest({ url, method: 'POST', headers }, toEdgeRules(edge), LIMITS, () => 'POST')
+    const family = isIP(request.hostname)
+    const found = family === 0 ? await resolve(network, request.hostname) : [{ address: request.hostname, family }]
+    signal.throwIfAborted()
+    const addresses = checkAddresses(found, request, edge.allowPrivate, network.own)
+    const status = await post(network, request, addresses, body, signal)
+    return status >= 200 && status < 300 ? null : `HTTP ${status}`
+  } catch (error) {
+    return toReason(error)
   }
-  return object
+}
+
+/**
+ * The value of `X-Fn-Signature`: `t=<seconds>,v1=<hex>`, where v1 is HMAC-SHA256 of `<seconds>.<body>`. The time is signed too, so
+ * that a receiver can refuse a request that is sent again later.
+ * @param wall - ms
+ */
+function toSignature(body: Buffer, secret: string, wall: number): string {
+  const seconds = Math.floor(wall / 1000)
+  return `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.`).update(body).digest('hex')}`
+}
+
+function resolve({ lookup }: CallbackNetwork, hostname: string): Promise<readonly ResolvedAddress[]> {
+  return lookup.addresses(hostname).catch(error => {
+    throw toTransferError(error)
+  })
+}
+
+/** @returns the status; the body of the answer is not wanted */
+function post(
+  { clock, connections, ca }: CallbackNetwork,
+  request: ReturnType<typeof toEdgeRequest>,
+  addresses: ReturnType<typeof checkAddresses>,
+  body: Buffer,
+  signal: AbortSignal,
+): Promise<number> {
+  return new Promise((resolve, reject) => {
+    let sent: UpstreamRequest | null = null
+    const timer = clock.setTimeout(() => end(new Error('no answer in time')), CALLBACK_TIMEOUT_MS)
+    const onAbort = () => end(new Error('given up'))
+    const end = (outcome: number | Error) => {
+      clock.clearTimeout(timer)
+      signal.removeEventListener('abort', onAbort)
+      sent?.destroy()
+      if (typeof outcome === 'number') resolve(outcome)
+      else reject(outcome)
+    }
+    signal.addEventListener('abort', onAbort, { once: true })
+    try {
+      sent = sendPinned({ connections, ca }, request, [], addresses, body, 'none', {
+        onHead: ({ status }) => end(status === 101 ? new Error('asked for another protocol') : status),
+        onPiece: () => {},
+        onRead: () => {},
+        onEnd: () => {},
+        onError: error => end(toTransferError(error)),
+      })
+    } catch (error) {
+      end(error as Error)
+    }
+  })
+}
+
+/** Refusals of the gateway that a field of the function's config allows. */
+const HINTS: readonly (readonly [RegExp, string])[] = [
+  [
+    /^private host not allowed$/,
+    'set "edge": {"allow_private": true} in the function\'s fn.config.json to allow private addresses',
+  ],
+  [/^host not in allowlist$/, "add the host to edge.allow_hosts in the function's fn.config.json"],
+]
+
+/** The words of edge failures, without the part that names the proxy. */
+function toReason(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error)
+  const reason = message
+    .replace(/^edge proxy failed: (?:proxy (?:request failed|denied): )?/, '')
+    .replaceAll('proxy.url', 'callback_url')
+  const hint = HINTS.find(([pattern]) => pattern.test(reason))
+  return hint === undefined ? reason : `${reason}: ${hint[1]}`
 }

@@ -11,13 +11,19 @@ import { copyFile, type FileHandle, link, rename, rm } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import { openNew, syncFolder } from '../files/own-file.ts'
-import { type OwnFolder, UnsafePathError } from '../files/own-folder.ts'
+import { openNew, openToRead, type OwnFolder, syncFolder, UnsafePathError } from '../files/own-folder.ts'
 import type { LockHolder, RootLock } from '../files/root-lock.ts'
-import { type Job, type JobRequest, JOB_STATES, isJobId } from './job.ts'
+import {
+  isJobId,
+  type Job,
+  JOB_STATES,
+  type JobChange,
+  type JobPart,
+  type JobRequest,
+  type JobStore,
+  type PartWriter,
+} from './job.ts'
 import { ForeignLogError, LineLog, type LinePlace, LOG_HEADER, placeOf, toLine } from './line-log.ts'
-import { PartFiles } from './part-files.ts'
-import type { JobChange, JobPart, JobStore, PartWriter } from './job-store.ts'
 
 const LOG_NAME = 'log'
 const DRAFT_NAME = 'log.new'
@@ -346,4 +352,81 @@ function isJob(value: unknown): value is Job {
     (JOB_STATES as readonly unknown[]).includes(state) &&
     isObject(retry)
   )
+}
+
+// Bodies and results of jobs, each a file; one that is being written has another name until it is whole.
+
+const DRAFT = '.part'
+
+/** The parts of one kind. */
+export class PartFiles {
+  readonly #folder: OwnFolder
+
+  constructor(folder: OwnFolder) {
+    this.#folder = folder
+  }
+
+  async read(id: string): Promise<Readable | null> {
+    const file = await openToRead(this.#folder.pathOf(id))
+    return file === null ? null : file.createReadStream()
+  }
+
+  async write(id: string): Promise<PartWriter> {
+    await this.#folder.ensure()
+    const path = this.#folder.pathOf(id)
+    const draft = `${path}${DRAFT}`
+    // Of an attempt that was cut off.
+    await rm(draft, { force: true, recursive: true })
+    return new DraftFile(await openNew(draft), draft, path, this.#folder.path)
+  }
+
+  async remove(id: string): Promise<void> {
+    await rm(this.#folder.pathOf(id), { force: true, recursive: true })
+  }
+
+  /** Deletes drafts and parts that belong to nothing; names that are not ours stay. */
+  sweep(isKept: (id: string) => boolean): void {
+    for (const { name } of this.#folder.list(/^job-/)) {
+      const id = name.endsWith(DRAFT) ? name.slice(0, -DRAFT.length) : name
+      if (isJobId(id) && (id !== name || !isKept(id))) this.#folder.remove(name)
+    }
+  }
+}
+
+class DraftFile implements PartWriter {
+  readonly #file: FileHandle
+  readonly #draft: string
+  readonly #path: string
+  readonly #folder: string
+
+  constructor(file: FileHandle, draft: string, path: string, folder: string) {
+    this.#file = file
+    this.#draft = draft
+    this.#path = path
+    this.#folder = folder
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    for (let done = 0; done < bytes.length; ) {
+      const { bytesWritten } = await this.#file.write(bytes, done, bytes.length - done)
+      done += bytesWritten
+    }
+  }
+
+  async end(): Promise<void> {
+    try {
+      await this.#file.sync()
+      await this.#file.close()
+      await rename(this.#draft, this.#path)
+      await syncFolder(this.#folder)
+    } catch (error) {
+      await this.discard()
+      throw error
+    }
+  }
+
+  async discard(): Promise<void> {
+    await this.#file.close().catch(() => {})
+    await rm(this.#draft, { force: true }).catch(() => {})
+  }
 }

@@ -1,6 +1,10 @@
 /** What somebody who makes a job may say, checked field by field; every problem is told at once. Spec: page jobs/jobs. */
 
+import { isUtf8 } from 'node:buffer'
+import { createHash, randomBytes } from 'node:crypto'
 import { nearest, showText, showValue } from '../config/findings.ts'
+import { isSecretName } from '../config/function-env.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
 import {
@@ -8,15 +12,20 @@ import {
   isMethod,
   isRuntimeName,
   isVersion,
-  METHODS,
   type Method,
-  RUNTIMES,
+  METHODS,
   type RuntimeName,
+  RUNTIMES,
 } from '../core/identity.ts'
 import { isObject } from '../core/json.ts'
 import { JOB_BACKOFF, JOB_MAX_ATTEMPTS, JOB_RETRY_DELAY_MS, MAX_JOB_DELAY_MS } from '../core/limits.ts'
+import { parsePattern } from '../core/pattern.ts'
+import { toFunctionPath } from '../core/versions.ts'
 import { toCallBody, withBodyType } from '../invocation/call-body.ts'
-import type { JobRetry } from './job.ts'
+import { checkPolicy, isMethodAllowed, toMethodError } from '../invocation/policy.ts'
+import { fillRoute } from '../router/call-route.ts'
+import { normalizePath, unescapeCanonical } from '../router/path.ts'
+import type { Idempotency, Job, JobRequest, JobRetry } from './job.ts'
 
 /** The fields of `POST /_fn/jobs` and of `gateway.jobs.create()`. */
 export interface JobInput {
@@ -219,4 +228,180 @@ function isCallbackUrl(value: unknown): value is string {
   if (typeof value !== 'string' || value.length > MAX_URL_CHARS || !URL.canParse(value)) return false
   const { protocol, username, password } = new URL(value)
   return (protocol === 'http:' || protocol === 'https:') && username === '' && password === ''
+}
+
+// The input of a job, to be read and to be run again. Spec: page jobs/jobs.
+
+/** Stands for the value of a header that looks like a secret. */
+const HIDDEN = '<hidden>'
+const SECRET_HEADERS: ReadonlySet<string> = new Set(['authorization', 'proxy-authorization', 'cookie'])
+/** Bytes of a body that are shown. */
+const SHOWN_BODY_BYTES = 1024 * 1024
+
+/** The fields of `POST /_fn/jobs`; a long body is left out. */
+export type ShownInput = JobInput & { body_bytes: number; body_omitted: boolean }
+
+export function toShownInput(job: Job, request: JobRequest, body: Buffer | null): ShownInput {
+  const omitted = body !== null && body.length > SHOWN_BODY_BYTES
+  const { callback_url: _callback, ...input } = toInput(job, request, omitted ? null : body)
+  const shown = Object.entries(request.headers).map(([name, value]) => [name, isSecret(name) ? HIDDEN : value])
+  return { ...input, headers: Object.fromEntries(shown), body_bytes: body?.length ?? 0, body_omitted: omitted }
+}
+
+/**
+ * @param changes - fields that replace the job's own, as a client sends them
+ * @returns what `checkJobInput` checks
+ */
+export function toRetryInput(job: Job, request: JobRequest, body: Buffer | null, changes: unknown): unknown {
+  if (!isObject(changes)) throw new GatewayError('BAD_REQUEST', 'the changes of a job must be an object')
+  const input: Record<string, unknown> = { ...toInput(job, request, body), ...changes }
+  if ('body' in changes) delete input.body_base64
+  if ('body_base64' in changes) delete input.body
+  if (isObject(changes.headers)) input.headers = withHidden(changes.headers, request.headers)
+  return input
+}
+
+function toInput(job: Job, request: JobRequest, body: Buffer | null): JobInput {
+  const { runtime, name, version, method, routeTemplate, params, query, headers, context, callbackUrl } = request
+  return {
+    ...{ runtime, name, version, method, route: routeTemplate, params, query, headers, context },
+    ...(body !== null && (isUtf8(body) ? { body: body.toString('utf8') } : { body_base64: body.toString('base64') })),
+    max_attempts: job.retry.maxAttempts,
+    retry_delay_ms: job.retry.delayMs,
+    backoff: job.retry.backoff,
+    callback_url: callbackUrl,
+  }
+}
+
+function withHidden(headers: Record<string, unknown>, own: JobRequest['headers']): Record<string, unknown> {
+  const entries = Object.entries(headers).map(([name, value]) => [name, value === HIDDEN ? own[name] : value])
+  return Object.fromEntries(entries.filter(([, value]) => value !== undefined))
+}
+
+function isSecret(name: string): boolean {
+  return SECRET_HEADERS.has(name.toLowerCase()) || isSecretName(name.replaceAll('-', '_'))
+}
+
+// A new job from what somebody asked for: its function found, its route filled in, the function's own rules applied. Page jobs/jobs.
+
+/** Bytes of a body that is kept with its job; a longer one is a part of its own. */
+const INLINE_BODY_BYTES = 16 * 1024
+
+export interface DraftOptions {
+  /** The function of that name. @throws GatewayError NOT_FOUND, ROUTE_CONFLICT */
+  find: (name: string, version: string | null, runtime: string | null) => FunctionVersion
+  /** Routes of a function and method, in text order. */
+  routesOf: (fn: FunctionVersion, method: Method) => readonly string[]
+}
+
+/**
+ * @param now - wall clock, ms
+ * @param nextSeq - number of the job; asked for when nothing is wrong with it
+ * @throws GatewayError NOT_FOUND, ROUTE_CONFLICT, METHOD_NOT_ALLOWED, BODY_TOO_LARGE, BAD_REQUEST
+ */
+export function draftJob(
+  input: CheckedInput,
+  { find, routesOf }: DraftOptions,
+  now: number,
+  nextSeq: () => number,
+  idempotency: Idempotency | null,
+): { job: Job; request: JobRequest } {
+  const fn = find(input.name, input.version, input.runtime)
+  const method = input.method ?? ownMethod(fn)
+  if (!isMethodAllowed(fn, method)) throw toMethodError(fn.policy.methods)
+  const refused = checkPolicy(fn, input.body?.length ?? 0)
+  if (refused !== null) throw refused
+  const request = toRequest(input, fn, method, routesOf(fn, method))
+  const seq = nextSeq()
+  const job: Job = {
+    id: `job-${now}-${seq}-${randomBytes(6).toString('hex')}`,
+    seq,
+    key: fn.key,
+    state: 'queued',
+    attempt: 0,
+    attempts: [],
+    retry: input.retry,
+    createdAt: now,
+    updatedAt: now,
+    dueAt: now + input.delayMs,
+    finishedAt: null,
+    resultStatus: null,
+    lastError: null,
+    result: null,
+    callback: input.callbackUrl === null ? null : { state: 'pending', attempts: 0, lastError: null },
+    idempotency,
+  }
+  return { job, request }
+}
+
+/** Tells whether a second request with the same idempotency key asks for the same. */
+export function digestOf(input: CheckedInput): string {
+  const { body, ...rest } = input
+  return createHash('sha256')
+    .update(JSON.stringify(rest))
+    .update(body ?? '')
+    .digest('hex')
+    .slice(0, 32)
+}
+
+function ownMethod({ policy }: FunctionVersion): Method {
+  return policy.methods.includes('GET') ? 'GET' : (policy.methods[0] ?? 'GET')
+}
+
+function toRequest(input: CheckedInput, fn: FunctionVersion, method: Method, routes: readonly string[]): JobRequest {
+  const { body, query, headers, context, callbackUrl } = input
+  const hasBodyPart = body !== null && body.length > INLINE_BODY_BYTES
+  return {
+    runtime: fn.runtime,
+    name: fn.name,
+    version: fn.version,
+    method,
+    ...toJobTarget(fn, method, input.route, routes, input.params),
+    query,
+    headers,
+    context,
+    body: body === null || hasBodyPart ? null : body.toString('base64'),
+    hasBodyPart,
+    callbackUrl,
+  }
+}
+
+// Which route of its function a job calls, and the path that its params make of it. Spec: page jobs/jobs.
+
+interface JobTarget {
+  /** null for a function that no route leads to. */
+  routeTemplate: string | null
+  path: string
+  rawPath: string
+  params: Readonly<Record<string, string>>
+}
+
+/**
+ * @param route - as asked for; null takes the first one
+ * @param routes - of the function and method, in text order
+ * @throws GatewayError NOT_FOUND for a route that is none of them, BAD_REQUEST for params that are missing, not its own, or fit no path
+ */
+export function toJobTarget(
+  fn: FunctionVersion,
+  method: Method,
+  route: string | null,
+  routes: readonly string[],
+  params: Readonly<Record<string, string>>,
+): JobTarget {
+  const template = route === null ? (routes[0] ?? null) : findRoute(fn, method, route, routes)
+  if (template === null) {
+    const path = toFunctionPath(fn.name, fn.version)
+    return { routeTemplate: null, path, rawPath: path, params }
+  }
+  const rawPath = fillRoute(template, params)
+  const canonical = normalizePath(rawPath)
+  if (typeof canonical !== 'string') throw new GatewayError('BAD_REQUEST', `params: ${canonical.problem}`)
+  return { routeTemplate: template, path: unescapeCanonical(canonical), rawPath, params }
+}
+
+function findRoute(fn: FunctionVersion, method: Method, route: string, routes: readonly string[]): string {
+  const wanted = parsePattern(route)
+  if (!('problem' in wanted) && routes.includes(wanted.text)) return wanted.text
+  const has = routes.length === 0 ? 'it has none' : `it has ${routes.slice(0, 10).join(', ')}`
+  throw new GatewayError('NOT_FOUND', `"${showText(route)}" is no route of ${fn.key} for ${method}: ${has}`)
 }

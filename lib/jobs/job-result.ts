@@ -1,10 +1,11 @@
 /** A kept result, read back as it was written: its head, and its body as a stream. Owner: page jobs/file-store. */
 
+import { isUtf8 } from 'node:buffer'
 import type { Readable } from 'node:stream'
+import { StringDecoder } from 'node:string_decoder'
 import { isObject } from '../core/json.ts'
-import type { Job, ResultFacts } from './job.ts'
-import type { ResultHead } from './result-writer.ts'
-import type { JobStore } from './job-store.ts'
+import type { BodySink } from '../invocation/internal-call.ts'
+import type { Job, JobStore, PartWriter, ResultFacts } from './job.ts'
 
 /** Bytes of the first line: headers of an answer are far fewer. */
 const MAX_HEAD_BYTES = 1024 * 1024
@@ -68,4 +69,176 @@ async function* readBody(part: Readable, pieces: AsyncIterator<Buffer>, rest: Bu
   } finally {
     part.destroy()
   }
+}
+
+// // The answer of a job on its way into the store: a line of JSON with status and headers, then the bytes of the body.
+// Memory holds one piece at a time.
+
+/** First line of a kept result. */
+interface ResultHead {
+  status: number
+  /** Names and values in turn. */
+  headers: readonly string[]
+}
+
+interface ResultWriterOptions {
+  open: () => Promise<PartWriter>
+  /** Bytes of the body that are kept; 0 keeps all. */
+  maxBytes: number
+  /** Told when no more is kept: who makes the rest need not go on. */
+  onFull: () => void
+}
+
+export class ResultWriter implements BodySink {
+  readonly #options: ResultWriterOptions
+  readonly #text = new TextCheck()
+  #part: PartWriter | null = null
+  #head: ResultHead | null = null
+  bytes = 0
+  truncated = false
+  /** Why the result cannot be kept, such as a full disk; null while it can. The handler goes on all the same. */
+  problem: string | null = null
+
+  constructor(options: ResultWriterOptions) {
+    this.#options = options
+  }
+
+  /** null while no answer has begun. */
+  get status(): number | null {
+    return this.#head?.status ?? null
+  }
+
+  begin(status: number, headers: readonly string[]): void {
+    this.#head = { status, headers }
+  }
+
+  async write(piece: Buffer): Promise<void> {
+    if (this.truncated || this.problem !== null) return
+    const { maxBytes } = this.#options
+    const room = maxBytes === 0 ? piece.length : Math.min(piece.length, maxBytes - this.bytes)
+    const kept = piece.subarray(0, room)
+    this.#text.add(kept)
+    if (!(await this.#tryTo(part => part.write(kept)))) return
+    this.bytes += room
+    if (room === piece.length) return
+    this.truncated = true
+    this.#options.onFull()
+  }
+
+  /** Keeps what was written. @returns whether the body is text; null when there was no answer, or it cannot be kept */
+  async end(): Promise<{ isText: boolean } | null> {
+    if (this.#head === null) {
+      await this.#part?.discard()
+      return null
+    }
+    if (this.problem !== null || !(await this.#tryTo(part => part.end()))) return null
+    // A cut may go through a character.
+    return { isText: this.#text.isText && (this.truncated || this.#text.isWhole) }
+  }
+
+  async discard(): Promise<void> {
+    await this.#part?.discard()
+    this.#part = null
+  }
+
+  async #tryTo(work: (part: PartWriter) => Promise<void>): Promise<boolean> {
+    try {
+      await work(await this.#open())
+      return true
+    } catch (error) {
+      this.problem = (error as Error).message
+      await this.discard()
+      return false
+    }
+  }
+
+  async #open(): Promise<PartWriter> {
+    if (this.#part === null) {
+      this.#part = await this.#options.open()
+      await this.#part.write(Buffer.from(`${JSON.stringify(this.#head)}\n`))
+    }
+    return this.#part
+  }
+}
+
+/** Bytes of an unfinished character that a piece may end with. */
+const MAX_RESTS = 3
+
+/** Whether bytes that come in pieces are UTF-8, cuts inside characters included. */
+export class TextCheck {
+  #rest: Buffer = Buffer.alloc(0)
+  isText = true
+
+  /** False when the last character is unfinished. */
+  get isWhole(): boolean {
+    return this.#rest.length === 0
+  }
+
+  add(piece: Buffer): void {
+    if (!this.isText || piece.length === 0) return
+    const bytes = this.#rest.length === 0 ? piece : Buffer.concat([this.#rest, piece])
+    const start = lastStart(bytes)
+    this.#rest = Buffer.from(bytes.subarray(start))
+    this.isText = isUtf8(bytes.subarray(0, start))
+  }
+}
+
+/** Index of an unfinished character at the end; the length when the last one is whole. */
+function lastStart(bytes: Buffer): number {
+  for (let back = 1; back <= Math.min(MAX_RESTS, bytes.length); back++) {
+    const byte = bytes[bytes.length - back]!
+    if (byte < 0x80) return bytes.length
+    if (byte < 0xc0) continue
+    const wanted = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2
+    return wanted > back ? bytes.length - back : bytes.length
+  }
+  return bytes.length
+}
+
+// A result of any size as one JSON text, made piece by piece. Spec: page control/jobs-endpoints.
+
+/** `{id, status, headers, latency_ms, bytes, truncated, is_base64, body | body_base64}`. */
+export async function* toResultJson(result: JobResult): AsyncGenerator<Buffer, void> {
+  const { id, status, headers, latencyMs, bytes, truncated, isText } = result
+  const facts = { id, status, headers: toHeaderObject(headers), latency_ms: latencyMs, bytes, truncated }
+  const field = isText ? 'body' : 'body_base64'
+  const start = JSON.stringify({ ...facts, is_base64: !isText })
+  try {
+    yield Buffer.from(`${start.slice(0, -1)},"${field}":"`)
+    yield* isText ? toEscaped(result.body) : toBase64(result.body)
+    yield Buffer.from('"}')
+  } finally {
+    await result.body.return()
+  }
+}
+
+/** Text as the inside of a JSON string; a cut at the end of a truncated one becomes the mark of a broken character. */
+async function* toEscaped(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void> {
+  const decoder = new StringDecoder('utf8')
+  for await (const piece of pieces) yield Buffer.from(JSON.stringify(decoder.write(piece)).slice(1, -1))
+  yield Buffer.from(JSON.stringify(decoder.end()).slice(1, -1))
+}
+
+async function* toBase64(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void> {
+  let rest: Buffer = Buffer.alloc(0)
+  for await (const piece of pieces) {
+    const bytes = rest.length === 0 ? piece : Buffer.concat([rest, piece])
+    // Three bytes make four characters; less would end the text.
+    const whole = bytes.length - (bytes.length % 3)
+    yield Buffer.from(bytes.toString('base64', 0, whole), 'latin1')
+    rest = Buffer.from(bytes.subarray(whole))
+  }
+  yield Buffer.from(rest.toString('base64'), 'latin1')
+}
+
+/** Headers by lower-case name; a repeated one is a list. */
+export function toHeaderObject(headers: readonly string[]): Record<string, string | string[]> {
+  const object: Record<string, string | string[]> = Object.create(null)
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const name = headers[i]!.toLowerCase()
+    const value = headers[i + 1]!
+    const known = object[name]
+    object[name] = known === undefined ? value : Array.isArray(known) ? [...known, value] : [known, value]
+  }
+  return object
 }

@@ -9,11 +9,22 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import { runAttempt } from './attempt.ts'
-import type { AttemptOptions } from './attempt.ts'
-import { isFinished, type Job } from './job.ts'
-import { JobQueue } from './job-queue.ts'
-import { afterAttempt, afterInterruption, begin } from './job-steps.ts'
+import type { GatewayError } from '../core/errors.ts'
+import { Heap, type HeapItem } from '../core/heap.ts'
+import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
+import { ResultWriter } from './job-result.ts'
+import {
+  afterAttempt,
+  afterInterruption,
+  type AttemptOutcome,
+  begin,
+  isFinished,
+  type Job,
+  type JobRequest,
+  type JobStore,
+  readBody,
+  readRequest,
+} from './job.ts'
 
 /** Milliseconds until a step that could not be kept is tried again. */
 export const STORE_RETRY_MS = 2000
@@ -189,5 +200,163 @@ export class JobRunner {
         await new Promise<void>(resolve => this.#options.clock.setTimeout(resolve, STORE_RETRY_MS))
       }
     }
+  }
+}
+
+interface AttemptOptions {
+  store: JobStore
+  /** Calls a function through its own admission. Never rejects. */
+  call: (request: InternalRequest) => Promise<InternalResult>
+  /** Bytes of a result that are kept. */
+  maxResultBytes: number
+}
+
+/** The handler did not begin: it may be asked again without that being another attempt. */
+const UNBEGUN: ReadonlySet<string> = new Set(['CONCURRENCY_LIMIT', 'POOL_OVERFLOW', 'BUILD_PENDING'])
+/** Another attempt would be refused in the same way. */
+const FINAL: ReadonlySet<string> = new Set(['METHOD_NOT_ALLOWED', 'BODY_TOO_LARGE', 'BAD_REQUEST'])
+
+/**
+ * One attempt: reads the request, calls the function and stores the result. Never rejects.
+ * @param fn - null when it was removed
+ * @param signal - stops the handler
+ */
+export async function runAttempt(
+  job: Job,
+  fn: FunctionVersion | null,
+  signal: AbortSignal,
+  options: AttemptOptions,
+): Promise<AttemptOutcome> {
+  if (fn === null) return toFailure(404, `unknown function or version: ${job.key}`)
+  // The writer stops the call when it is full, the owner when the job is canceled or the gateway stops.
+  const stop = new AbortController()
+  const writer = new ResultWriter({
+    open: () => options.store.write(job.id, 'result'),
+    maxBytes: options.maxResultBytes,
+    onFull: () => stop.abort(),
+  })
+  try {
+    const request = await readRequest(job, options.store)
+    const body = await readBody(job, request, options.store)
+    const result = await options.call({
+      ...toInternal(job, request, fn, body),
+      // Found again from the logs, and the logs from the job.
+      id: `${job.id}.${job.attempt}`,
+      signal: AbortSignal.any([signal, stop.signal]),
+      mustEnd: true,
+      sink: writer,
+    })
+    return await toOutcome(result, writer)
+  } catch (error) {
+    await writer.discard()
+    return toFailure(0, `the job could not be read: ${(error as Error).message}`)
+  }
+}
+
+async function toOutcome(result: InternalResult, writer: ResultWriter): Promise<AttemptOutcome> {
+  const { error, latencyMs } = result
+  if (error !== null && !writer.truncated) {
+    await writer.discard()
+    return { kind: kindOf(error), status: error.status, error: error.message, result: null }
+  }
+  const kept = await writer.end()
+  const { bytes, truncated } = writer
+  return {
+    kind: 'answer',
+    status: writer.status ?? result.status,
+    error: writer.problem === null ? null : `its result could not be kept: ${writer.problem}`,
+    result: kept && { bytes, truncated, isText: kept.isText, latencyMs: Math.round(latencyMs * 1000) / 1000 },
+  }
+}
+
+function kindOf({ code }: GatewayError): AttemptOutcome['kind'] {
+  if (UNBEGUN.has(code)) return 'unbegun'
+  return FINAL.has(code) ? 'final' : 'failure'
+}
+
+function toFailure(status: number, error: string): AttemptOutcome {
+  return { kind: 'failure', status, error, result: null }
+}
+
+function toInternal(
+  job: Job,
+  request: JobRequest,
+  fn: FunctionVersion,
+  body: Buffer | null,
+): Omit<InternalRequest, 'id' | 'signal' | 'sink'> {
+  const { method, path, rawPath, params, query, headers, context } = request
+  return {
+    fn,
+    method,
+    path,
+    rawPath,
+    params,
+    query,
+    headers: { 'user-agent': 'fngw-jobs', ...headers },
+    body,
+    user: context,
+    trigger: { type: 'job', id: job.id, attempt: job.attempt, max_attempts: job.retry.maxAttempts },
+  }
+}
+
+/** A queued job, and when it may run, monotonic ms. */
+interface QueuedJob extends HeapItem {
+  readonly job: Job
+  readonly due: number
+}
+
+/** The queued jobs of each function by (due, seq). Of the functions with a due job, the oldest of these jobs is next. */
+export class JobQueue {
+  readonly #lanes = new Map<string, Heap<QueuedJob>>()
+  readonly #queued = new Map<string, QueuedJob>()
+
+  get size(): number {
+    return this.#queued.size
+  }
+
+  add(job: Job, due: number): void {
+    const queued = { job, due, heapIndex: -1 }
+    this.#queued.set(job.id, queued)
+    const lane =
+      this.#lanes.get(job.key) ?? new Heap((a, b) => a.due < b.due || (a.due === b.due && a.job.seq < b.job.seq))
+    this.#lanes.set(job.key, lane)
+    lane.put(queued)
+  }
+
+  /** @returns false when it is not queued */
+  remove(id: string): boolean {
+    const queued = this.#queued.get(id)
+    if (queued === undefined) return false
+    this.#queued.delete(id)
+    const { key } = queued.job
+    const lane = this.#lanes.get(key)!
+    lane.remove(queued)
+    if (lane.size === 0) this.#lanes.delete(key)
+    return true
+  }
+
+  /**
+   * Takes out the job to run now.
+   * @param mayRun - false for a function without a free slot: only its own jobs wait for that
+   */
+  take(now: number, mayRun: (key: string) => boolean): Job | null {
+    let best: Job | null = null
+    for (const [key, lane] of this.#lanes) {
+      const { job, due } = lane.first!
+      if (due > now || (best !== null && best.seq < job.seq)) continue
+      if (mayRun(key)) best = job
+    }
+    if (best !== null) this.remove(best.id)
+    return best
+  }
+
+  /** When the next job is due that is not due yet, monotonic ms; null when there is none. */
+  nextDue(now: number): number | null {
+    let next: number | null = null
+    for (const lane of this.#lanes.values()) {
+      const { due } = lane.first!
+      if (due > now && (next === null || due < next)) next = due
+    }
+    return next
   }
 }

@@ -1,6 +1,10 @@
 /** What a job is: the small part that memory holds for each, and the request that stays on disk. Data only. Spec: page jobs/jobs. */
 
+import type { Readable } from 'node:stream'
+import { backoffDelay } from '../core/clock.ts'
+import type { Warning } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
+import { MAX_JOB_DELAY_MS } from '../core/limits.ts'
 
 export const JOB_STATES = ['queued', 'running', 'done', 'failed', 'canceled'] as const
 export type JobState = (typeof JOB_STATES)[number]
@@ -25,7 +29,7 @@ export interface ResultFacts {
 }
 
 /** One run of a job. Times are wall clock, ms; the end is null while it runs. */
-export interface JobAttempt {
+interface JobAttempt {
   readonly startedAt: number
   readonly endedAt: number | null
   /** Status of the response; null when there was none. */
@@ -103,4 +107,213 @@ export function isJobId(text: string): boolean {
 /** True for a job that will not run any more. */
 export function isFinished({ state }: Job): boolean {
   return state === 'done' || state === 'failed' || state === 'canceled'
+}
+
+// // The states of a job as pure functions: a job and what happened in, the job afterwards out. Spec: page jobs/jobs.
+//   queued ──begin──► running ──answer 200..499──► done
+//     ▲  │               ├──another try is left──► queued, later
+//     │  │               ├──none is left─────────► failed
+//     │  └──cancel──► canceled ◄──cancel──┤
+//     └──── not admitted, not begun ──────┘
+
+/** How an attempt ended. */
+export interface AttemptOutcome {
+  /** `answer`: of the function. `failure`: none came. `final`: another try would end the same. `unbegun`: the handler never ran. */
+  kind: 'answer' | 'failure' | 'final' | 'unbegun'
+  /** Status of the answer or of the refusal; 0 when there is none. */
+  status: number
+  error: string | null
+  result: ResultFacts | null
+}
+
+/** Milliseconds until a job whose handler did not begin asks again. */
+export const UNBEGUN_DELAY_MS = 1000
+
+/** Kept before the handler starts: whatever happens then, this run counts. */
+export function begin(job: Job, now: number): Job {
+  const attempts = [...job.attempts, { startedAt: now, endedAt: null, status: null, error: null }]
+  const attempt = job.attempt + 1
+  return { ...job, state: 'running', attempt, attempts, updatedAt: now, result: null, resultStatus: null }
+}
+
+/** The attempts with the end of the one that runs; none runs where the last one has its end. */
+function endAttempt({ attempts }: Job, endedAt: number, status: number | null, error: string | null): JobAttempt[] {
+  const last = attempts.at(-1)
+  if (last === undefined || last.endedAt !== null) return [...attempts]
+  return [...attempts.slice(0, -1), { ...last, endedAt, status, error }]
+}
+
+export function afterAttempt(job: Job, outcome: AttemptOutcome, now: number): Job {
+  const { kind, status, error, result } = outcome
+  if (kind === 'unbegun') {
+    const dueAt = now + UNBEGUN_DELAY_MS
+    const attempts = job.attempts.slice(0, -1)
+    return { ...job, state: 'queued', attempt: job.attempt - 1, attempts, updatedAt: now, dueAt, lastError: error }
+  }
+  const isDone = kind === 'answer' && status >= 200 && status < 500
+  const lastError = isDone ? error : (error ?? `HTTP ${status}`)
+  const resultStatus = status === 0 ? null : status
+  const attempts = endAttempt(job, now, resultStatus, lastError)
+  const ended = { ...job, attempts, resultStatus, result, lastError, updatedAt: now }
+  if (isDone) return { ...ended, state: 'done', finishedAt: now }
+  if (kind === 'final' || job.attempt >= job.retry.maxAttempts) return { ...ended, state: 'failed', finishedAt: now }
+  return { ...ended, state: 'queued', dueAt: now + retryDelay(job) }
+}
+
+/** A run that its gateway did not see to an end. */
+export function afterInterruption(job: Job, now: number, why: string): Job {
+  const error = `${why} during attempt ${job.attempt} of ${job.retry.maxAttempts}`
+  return afterAttempt(job, { kind: 'failure', status: 0, error, result: null }, now)
+}
+
+export function cancel(job: Job, now: number): Job {
+  const attempts = endAttempt(job, now, null, 'canceled')
+  return { ...job, state: 'canceled', attempts, updatedAt: now, finishedAt: now, lastError: 'canceled' }
+}
+
+/** Milliseconds before the attempt after this one. */
+function retryDelay({ attempt, retry }: Job): number {
+  return backoffDelay(attempt - 1, { first: retry.delayMs, factor: retry.backoff, max: MAX_JOB_DELAY_MS })
+}
+
+// A job as people and programs see it: names with underscores, times in milliseconds since the epoch. Spec: page jobs/jobs.
+
+export interface JobRecord {
+  id: string
+  status: JobState
+  created_at_ms: number
+  updated_at_ms: number
+  finished_at_ms: number | null
+  runtime: string
+  name: string
+  version: string | null
+  method: string
+  /** The path that is called, and the route that it comes from. */
+  route: string
+  route_template: string | null
+  /** Runs that began. */
+  attempt: number
+  max_attempts: number
+  /** The runs in order; the end is null while one goes on. `request_id` finds its log lines. */
+  attempts: {
+    request_id: string
+    started_at_ms: number
+    ended_at_ms: number | null
+    status: number | null
+    error: string | null
+  }[]
+  retry_delay_ms: number
+  backoff: number
+  /** When a queued job may run; null for others. */
+  next_run_at_ms: number | null
+  /** Status of the last answer. */
+  result_status: number | null
+  /** Bytes of the kept body; null when there is no result. */
+  result_bytes: number | null
+  result_truncated: boolean
+  last_error: string | null
+  idempotency_key: string | null
+  /** What follows the path of the URL is not shown: it may hold a secret. */
+  callback: { url: string; status: string; attempts: number; last_error: string | null } | null
+}
+
+export function toJobRecord(job: Job, request: JobRequest): JobRecord {
+  return {
+    id: job.id,
+    status: job.state,
+    created_at_ms: job.createdAt,
+    updated_at_ms: job.updatedAt,
+    finished_at_ms: job.finishedAt,
+    runtime: request.runtime,
+    name: request.name,
+    version: request.version,
+    method: request.method,
+    route: request.rawPath,
+    route_template: request.routeTemplate,
+    attempt: job.attempt,
+    max_attempts: job.retry.maxAttempts,
+    attempts: job.attempts.map(({ startedAt, endedAt, status, error }, index) => ({
+      request_id: `${job.id}.${index + 1}`,
+      started_at_ms: startedAt,
+      ended_at_ms: endedAt,
+      status,
+      error,
+    })),
+    retry_delay_ms: job.retry.delayMs,
+    backoff: job.retry.backoff,
+    next_run_at_ms: job.state === 'queued' ? job.dueAt : null,
+    result_status: job.resultStatus,
+    result_bytes: job.result?.bytes ?? null,
+    result_truncated: job.result?.truncated ?? false,
+    last_error: job.lastError,
+    idempotency_key: job.idempotency?.key ?? null,
+    callback: toCallback(job, request.callbackUrl),
+  }
+}
+
+function toCallback({ callback }: Job, url: string | null): JobRecord['callback'] {
+  if (callback === null || url === null) return null
+  const { origin, pathname } = new URL(url)
+  const { state, attempts, lastError } = callback
+  return { url: origin + pathname, status: state, attempts, last_error: lastError }
+}
+
+// Where jobs are kept: six methods, so that another place than this machine's disk can do the same. Spec: page jobs/file-store.
+
+/** `request` is JSON and comes with the job; the others are bytes of any size. */
+export type JobPart = 'request' | 'body' | 'result'
+
+/** One step of a job, or its end. A new job comes with its request. */
+export type JobChange = { job: Job; request?: JobRequest } | { gone: string }
+
+/** Takes the bytes of a part one after the other. */
+export interface PartWriter {
+  /** Resolves when there is room for more. */
+  write(bytes: Uint8Array): Promise<void>
+  /** The part is whole: it is kept when this resolves, in the place of an older one. */
+  end(): Promise<void>
+  /** Nothing of it is kept. */
+  discard(): Promise<void>
+}
+
+export interface JobStore {
+  /**
+   * Takes possession and tells every job that was kept, in the order of their creation.
+   * @throws Error when nothing can be kept here now
+   */
+  open(): Promise<{ jobs: Job[]; warnings: Warning[] }>
+  /** As `open`, to read alone, where nothing can be written. Takes no possession. @throws Error when nothing can be read */
+  peek(): Promise<Job[]>
+  /** Resolves when all of it is kept, whatever happens to the process or the machine; rejects when none is. */
+  save(changes: readonly JobChange[]): Promise<void>
+  /** null when there is none. */
+  read(id: string, part: JobPart): Promise<Readable | null>
+  write(id: string, part: 'body' | 'result'): Promise<PartWriter>
+  /** Keeps what is being kept; nothing more is taken. */
+  close(): Promise<void>
+}
+
+/** A whole part that is known to be small. */
+export async function readWhole(part: Readable): Promise<Buffer> {
+  const pieces: Buffer[] = []
+  for await (const piece of part) pieces.push(piece as Buffer)
+  return Buffer.concat(pieces)
+}
+
+/** @throws Error when the store has lost it */
+export async function readRequest({ id }: Job, store: JobStore): Promise<JobRequest> {
+  const part = await store.read(id, 'request')
+  if (part === null) throw new Error('its request is gone')
+  return JSON.parse((await readWhole(part)).toString('utf8')) as JobRequest
+}
+
+export async function readBody(
+  { id }: Job,
+  { body, hasBodyPart }: JobRequest,
+  store: JobStore,
+): Promise<Buffer | null> {
+  if (!hasBodyPart) return body === null ? null : Buffer.from(body, 'base64')
+  const part = await store.read(id, 'body')
+  if (part === null) throw new Error('its body is gone')
+  return readWhole(part)
 }

@@ -6,21 +6,37 @@
 
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
-import { KEPT_JOB_MS, MAX_OPEN_JOBS } from '../core/limits.ts'
+import { KEPT_JOB_MS, KEPT_JOBS, MAX_OPEN_JOBS } from '../core/limits.ts'
 import type { JobEventRecord } from '../observe/events.ts'
-import { readBody, readRequest } from './attempt.ts'
 import type { CallbackSender } from './callback-sender.ts'
-import { isFinished, isJobId, type Job, type JobRequest, type JobState } from './job.ts'
-import { digestOf, type DraftOptions, draftJob } from './job-draft.ts'
-import type { GatewayJobs, JobListOptions } from './gateway-jobs.ts'
-import { type CheckedInput, checkIdempotencyKey, checkJobInput, type JobInput } from './job-input.ts'
-import { type JobRecord, toJobRecord } from './job-record.ts'
-import { type ShownInput, toRetryInput, toShownInput } from './job-retry.ts'
+import {
+  type CheckedInput,
+  checkIdempotencyKey,
+  checkJobInput,
+  digestOf,
+  draftJob,
+  type DraftOptions,
+  type JobInput,
+  type ShownInput,
+  toRetryInput,
+  toShownInput,
+} from './job-input.ts'
 import { type JobResult, openResult } from './job-result.ts'
 import { JobRunner, type JobRunnerOptions, STORE_RETRY_MS } from './job-runner.ts'
-import { afterInterruption, cancel } from './job-steps.ts'
-import { JobTable } from './job-table.ts'
-import type { JobChange } from './job-store.ts'
+import {
+  afterInterruption,
+  cancel,
+  isFinished,
+  isJobId,
+  type Job,
+  type JobChange,
+  type JobRecord,
+  type JobRequest,
+  type JobState,
+  readBody,
+  readRequest,
+  toJobRecord,
+} from './job.ts'
 
 /** Jobs of one page, where nothing is said. */
 const LIST_LIMIT = 50
@@ -42,16 +58,42 @@ export interface JobsOptions extends Omit<JobRunnerOptions, 'keep' | 'onProblem'
   onLog: (level: 'warn' | 'error', message: string) => void
 }
 
-interface JobList {
-  jobs: JobRecord[]
-  /** Number to ask for what follows; null at the end. */
-  next: number | null
+interface JobListOptions {
+  /** Of one page; 50 by default. */
+  limit?: number
+  /** `next` of the page before. */
+  before?: number | null
+  state?: JobState | null
+  /** Name of a function. */
+  fn?: string | null
 }
 
-interface CreatedJob {
-  record: JobRecord
-  /** True when an earlier job of the same key is told. */
-  replayed: boolean
+/** Jobs as a program that embeds a gateway sees them. */
+export interface GatewayJobs {
+  /**
+   * Makes a job; it is on the disk when this resolves.
+   * @param idempotencyKey - the same key and input give the same job, with `replayed`
+   * @throws GatewayError BAD_REQUEST, NOT_FOUND, ROUTE_CONFLICT, METHOD_NOT_ALLOWED, BODY_TOO_LARGE, CONCURRENCY_LIMIT
+   */
+  create(input: JobInput, idempotencyKey?: string | null): Promise<{ record: JobRecord; replayed: boolean }>
+  /** @throws GatewayError NOT_FOUND */
+  get(id: string): Promise<JobRecord>
+  /** Newest first. */
+  list(options?: JobListOptions): Promise<{ jobs: JobRecord[]; next: number | null }>
+  /** The fields that created a job; headers that look like secrets are `<hidden>`. @throws GatewayError NOT_FOUND */
+  input(id: string): Promise<ShownInput>
+  /**
+   * Creates a job with the input of a finished one.
+   * @param changes - fields that replace its own; a header `<hidden>` keeps its value
+   * @throws GatewayError NOT_FOUND, ROUTE_CONFLICT when it has not finished, and as `create`
+   */
+  retry(id: string, changes?: Partial<JobInput>): Promise<JobRecord>
+  /** Cancels a job that waits or runs, deletes one that is over. @throws GatewayError NOT_FOUND */
+  cancel(id: string): Promise<{ record: JobRecord; deleted: boolean }>
+  /** Its answer; `result.body` must be read to its end or returned from. @throws GatewayError NOT_FOUND */
+  result(id: string): Promise<{ record: JobRecord; result: JobResult | null }>
+  /** Jobs by state. */
+  counts(): Readonly<Record<JobState, number>>
 }
 
 export class Jobs implements GatewayJobs {
@@ -79,7 +121,6 @@ export class Jobs implements GatewayJobs {
     })
   }
 
-  /** Jobs by state, for the metrics. */
   counts(): Readonly<Record<JobState, number>> {
     return this.#table.counts()
   }
@@ -100,12 +141,7 @@ export class Jobs implements GatewayJobs {
     if (enabled && (hasStored() || this.#problem !== null)) await this.#open().catch(() => {})
   }
 
-  /**
-   * Makes a job; it is kept when this resolves.
-   * @param idempotencyKey - the same key and request give the same job
-   * @throws GatewayError BAD_REQUEST, NOT_FOUND, ROUTE_CONFLICT, METHOD_NOT_ALLOWED, BODY_TOO_LARGE, CONCURRENCY_LIMIT
-   */
-  async create(input: JobInput | unknown, idempotencyKey: string | null = null): Promise<CreatedJob> {
+  async create(input: JobInput | unknown, idempotencyKey: string | null = null): ReturnType<GatewayJobs['create']> {
     const key = checkIdempotencyKey(idempotencyKey)
     const checked = checkJobInput(input)
     await this.#ready(true)
@@ -127,13 +163,17 @@ export class Jobs implements GatewayJobs {
     }
   }
 
-  /** @throws GatewayError NOT_FOUND */
   async get(id: string): Promise<JobRecord> {
     await this.#ready()
     return this.#toRecord(this.#find(id))
   }
 
-  async list({ limit = LIST_LIMIT, before = null, state = null, fn = null }: JobListOptions = {}): Promise<JobList> {
+  async list({
+    limit = LIST_LIMIT,
+    before = null,
+    state = null,
+    fn = null,
+  }: JobListOptions = {}): ReturnType<GatewayJobs['list']> {
     await this.#ready()
     const { jobs, more } = this.#table.list({ limit, before, state, fn })
     const records = await Promise.all(jobs.map(job => this.#toRecord(job).catch(() => null)))
@@ -141,18 +181,12 @@ export class Jobs implements GatewayJobs {
     return { jobs: records.filter(record => record !== null), next: more ? jobs.at(-1)!.seq : null }
   }
 
-  /** The fields that created a job, without secrets. @throws GatewayError NOT_FOUND */
   async input(id: string): Promise<ShownInput> {
     await this.#ready()
     const { job, request, body } = await this.#readInput(id)
     return toShownInput(job, request, body)
   }
 
-  /**
-   * Creates a job with the input of a finished one.
-   * @param changes - fields that replace its own
-   * @throws GatewayError NOT_FOUND, ROUTE_CONFLICT when it has not finished, and as `create`
-   */
   async retry(id: string, changes: unknown = {}): Promise<JobRecord> {
     await this.#ready(true)
     const { job, request, body } = await this.#readInput(id)
@@ -168,11 +202,6 @@ export class Jobs implements GatewayJobs {
     return { job, request, body: await readBody(job, request, store) }
   }
 
-  /**
-   * Cancels a job that waits or runs, deletes one that is over.
-   * @returns its record, and whether it is deleted
-   * @throws GatewayError NOT_FOUND
-   */
   async cancel(id: string): Promise<{ record: JobRecord; deleted: boolean }> {
     await this.#ready(true)
     if (isFinished(this.#find(id))) return this.#delete(this.#find(id))
@@ -192,7 +221,6 @@ export class Jobs implements GatewayJobs {
     return { record: await this.#toRecord(canceled), deleted: false }
   }
 
-  /** @returns null while there is none, or none any more @throws GatewayError NOT_FOUND */
   async result(id: string): Promise<{ record: JobRecord; result: JobResult | null }> {
     await this.#ready()
     const job = this.#find(id)
@@ -309,7 +337,7 @@ export class Jobs implements GatewayJobs {
     return toJobRecord(job, request)
   }
 
-  async #replay(job: Job, digest: string): Promise<CreatedJob> {
+  async #replay(job: Job, digest: string): ReturnType<GatewayJobs['create']> {
     if (job.idempotency?.digest !== digest)
       throw new GatewayError('ROUTE_CONFLICT', 'this Idempotency-Key was used for another request')
     return { record: await this.#toRecord(job), replayed: true }
@@ -406,4 +434,104 @@ function notKept(error: unknown): GatewayError {
   const seconds = String(Math.ceil(STORE_RETRY_MS / 1000))
   const message = `jobs cannot be kept: ${(error as Error).message}`
   return new GatewayError('RUNTIME_DOWN', message, { headers: { 'Retry-After': seconds }, cause: error })
+}
+
+export interface JobFilter {
+  state: JobState | null
+  /** Function name. */
+  fn: string | null
+  /** Only jobs older than the one with this number. */
+  before: number | null
+  limit: number
+}
+
+/** The index of jobs in memory: by id, by state, by idempotency key, and the finished ones by their age. */
+export class JobTable {
+  readonly #jobs = new Map<string, Job>()
+  /** Finished ones in the order in which they ended. */
+  readonly #finished = new Map<string, Job>()
+  readonly #byKey = new Map<string, string>()
+  readonly #counts: Record<JobState, number> = { queued: 0, running: 0, done: 0, failed: 0, canceled: 0 }
+  #seq = 0
+
+  /** Number of the next job. */
+  nextSeq(): number {
+    this.#seq += 1
+    return this.#seq
+  }
+
+  get(id: string): Job | null {
+    return this.#jobs.get(id) ?? null
+  }
+
+  /** The job that was made with an idempotency key. */
+  withKey(key: string): Job | null {
+    const id = this.#byKey.get(key)
+    return id === undefined ? null : this.get(id)
+  }
+
+  /** Jobs by state. */
+  counts(): Readonly<Record<JobState, number>> {
+    return { ...this.#counts }
+  }
+
+  /** Jobs that wait or run. */
+  get open(): number {
+    return this.#counts.queued + this.#counts.running
+  }
+
+  /** Adds a job, or puts its next step in the place of the last one. */
+  put(job: Job): void {
+    const before = this.#jobs.get(job.id)
+    if (before !== undefined) this.#counts[before.state] -= 1
+    this.#counts[job.state] += 1
+    this.#jobs.set(job.id, job)
+    if (job.idempotency !== null) this.#byKey.set(job.idempotency.key, job.id)
+    if (isFinished(job)) this.#finished.set(job.id, job)
+    this.#seq = Math.max(this.#seq, job.seq)
+  }
+
+  remove(id: string): void {
+    const job = this.#jobs.get(id)
+    if (job === undefined) return
+    this.#counts[job.state] -= 1
+    this.#jobs.delete(id)
+    this.#finished.delete(id)
+    if (job.idempotency !== null) this.#byKey.delete(job.idempotency.key)
+  }
+
+  /** Finished jobs beyond those that are kept, oldest first; one whose end is still to be told to somebody stays. */
+  outdated(now: number): Job[] {
+    let surplus = this.#finished.size - KEPT_JOBS
+    const found: Job[] = []
+    for (const job of this.#finished.values()) {
+      if (surplus <= 0 && now - (job.finishedAt ?? 0) < KEPT_JOB_MS) break
+      if (job.callback?.state === 'pending') continue
+      surplus -= 1
+      found.push(job)
+    }
+    return found
+  }
+
+  /** Newest first, and whether there are more. */
+  list({ state, fn, before, limit }: JobFilter): { jobs: Job[]; more: boolean } {
+    const found: Job[] = []
+    for (const job of [...this.#jobs.values()].reverse()) {
+      if (before !== null && job.seq >= before) continue
+      if ((state !== null && job.state !== state) || (fn !== null && nameOf(job) !== fn)) continue
+      if (found.length === limit) return { jobs: found, more: true }
+      found.push(job)
+    }
+    return { jobs: found, more: false }
+  }
+
+  /** Jobs in the order of their creation. */
+  all(): Iterable<Job> {
+    return this.#jobs.values()
+  }
+}
+
+/** The name in `runtime/name@version`; neither a runtime nor a version has a slash, and a name no `@`. */
+function nameOf({ key }: Job): string {
+  return key.slice(key.indexOf('/') + 1, key.lastIndexOf('@'))
 }

@@ -10,7 +10,7 @@
 
 import { type FileHandle, stat } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
-import { openToRead, openToUpdate } from '../files/own-file.ts'
+import { openToRead, openToUpdate } from '../files/own-folder.ts'
 
 const LOG_FORMAT = 1
 export const LOG_HEADER = `fngw-jobs ${LOG_FORMAT}\n`

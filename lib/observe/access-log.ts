@@ -2,7 +2,8 @@
 
 import { escapeUnsafe, UNSAFE_CHARACTERS } from '../core/text.ts'
 import type { RequestRecord } from './events.ts'
-import { toLogLine, MAX_LOG_LINE_BYTES } from './log-text.ts'
+import { toLogLine } from './log-line.ts'
+import { MAX_LOG_LINE_BYTES } from './line-buffer.ts'
 
 /** What JSON escapes, and what would turn or break a line where the log is read. */
 const NEEDS_ESCAPE = new RegExp(`["\\\\${UNSAFE_CHARACTERS}\\ud800-\\udfff]`)

@@ -1,7 +1,5 @@
 /** How long things took, counted in the buckets of Prometheus, and in finer ones for percentiles. Owner: page observe/metrics. */
 
-import { toSample } from './metrics-text.ts'
-
 /** Upper bounds of the buckets, seconds; the last bucket has none. */
 export const DURATION_BOUNDS: readonly number[] = [
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
@@ -106,7 +104,7 @@ export class Histogram {
  * for the same bucket where a count takes more. A string takes 4 bytes a bucket, and thousands of functions keep one for
  * each step of a day.
  */
-export type SparseCounts = string
+type SparseCounts = string
 const MAX_COUNT = 0xffff
 
 /** Durations in buckets for percentiles. Only the range between the shortest and the longest one takes memory. */
@@ -173,4 +171,183 @@ export function toPercentileMs(counts: SparseCounts, share: number): number | nu
     if (left <= 0) return toLowerBoundMs(counts.charCodeAt(i))
   }
   return null
+}
+
+// Metrics as Prometheus reads them, text format 0.0.4.
+
+/** Names and values of labels, in the order they are shown. */
+type Labels = Readonly<Record<string, string>>
+
+type FamilyType = 'counter' | 'gauge' | 'histogram'
+
+/** Families of samples, in pieces of text: whoever sends them may pause between two. */
+export type MetricSource = () => Iterable<string>
+
+/** The two lines before a family's samples. */
+export function toFamilyHead(name: string, type: FamilyType, help: string): string {
+  return `# HELP ${name} ${escapeText(help)}\n# TYPE ${name} ${type}\n`
+}
+
+/** The labels of a sample without their braces. */
+export function toLabels(labels: Labels): string {
+  return Object.entries(labels)
+    .map(([name, value]) => `${name}="${escapeText(value).replaceAll('"', '\\"')}"`)
+    .join(',')
+}
+
+/** @param labels - as `toLabels` makes them; empty for none */
+export function toSample(name: string, labels: string, value: number): string {
+  return labels === '' ? `${name} ${value}\n` : `${name}{${labels}} ${value}\n`
+}
+
+/** A family whose samples are at hand; none are no family. */
+export function toFamily(
+  name: string,
+  type: FamilyType,
+  help: string,
+  samples: Iterable<readonly [labels: Labels, value: number]>,
+): string {
+  let text = ''
+  for (const [labels, value] of samples) text += toSample(name, toLabels(labels), value)
+  return text === '' ? '' : toFamilyHead(name, type, help) + text
+}
+
+function escapeText(text: string): string {
+  return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')
+}
+
+// What was counted since it was last taken, as data: for the history, and for another process.
+
+/** What was counted of one function, or of everything. */
+export interface Counts {
+  errors4xx: number
+  errors5xx: number
+  /** Refused by admission; not among the errors. */
+  throttled: number
+  coldStarts: number
+  /** Without throttled calls. */
+  durations: SparseCounts
+  /** For a slot, of the calls that waited. */
+  waits: SparseCounts
+}
+
+export function createCounts(): Counts {
+  return { errors4xx: 0, errors5xx: 0, throttled: 0, coldStarts: 0, durations: '', waits: '' }
+}
+
+export function addCounts(sum: Counts, added: Counts): void {
+  sum.errors4xx += added.errors4xx
+  sum.errors5xx += added.errors5xx
+  sum.throttled += added.throttled
+  sum.coldStarts += added.coldStarts
+  sum.durations = sumCounts(sum.durations, added.durations)
+  sum.waits = sumCounts(sum.waits, added.waits)
+}
+
+/** Counts until the counts are taken. */
+export class Tally {
+  #isEmpty = true
+  #errors4xx = 0
+  #errors5xx = 0
+  #throttled = 0
+  #coldStarts = 0
+  readonly #durations = new LogHistogram()
+  readonly #waits = new LogHistogram()
+
+  /**
+   * @param queuedMs - waiting for a slot; 0 for a call that did not
+   * @param wasThrottled - refused by admission
+   */
+  count(status: number, durationMs: number, queuedMs: number, bucket: number, wasThrottled: boolean): void {
+    this.#isEmpty = false
+    if (queuedMs > 0) this.#waits.observe(queuedMs)
+    // A refusal takes no time and says nothing about the latency of the function.
+    if (wasThrottled) {
+      this.#throttled += 1
+      return
+    }
+    if (status >= 500) this.#errors5xx += 1
+    // A call that was stopped has status 0 and counts as one whose client left.
+    else if (status >= 400 || status < 100) this.#errors4xx += 1
+    this.#durations.observe(durationMs, bucket)
+  }
+
+  coldStart(): void {
+    this.#isEmpty = false
+    this.#coldStarts += 1
+  }
+
+  add({ errors4xx, errors5xx, throttled, coldStarts, durations, waits }: Counts): void {
+    this.#isEmpty = false
+    this.#errors4xx += errors4xx
+    this.#errors5xx += errors5xx
+    this.#throttled += throttled
+    this.#coldStarts += coldStarts
+    this.#durations.add(durations)
+    this.#waits.add(waits)
+  }
+
+  /** @returns null when nothing was counted since the last time */
+  take(): Counts | null {
+    if (this.#isEmpty) return null
+    const taken = {
+      errors4xx: this.#errors4xx,
+      errors5xx: this.#errors5xx,
+      throttled: this.#throttled,
+      coldStarts: this.#coldStarts,
+      durations: this.#durations.take(),
+      waits: this.#waits.take(),
+    }
+    this.#isEmpty = true
+    this.#errors4xx = 0
+    this.#errors5xx = 0
+    this.#throttled = 0
+    this.#coldStarts = 0
+    return taken
+  }
+}
+
+/** Numbers of one function: in the buckets of Prometheus, and for the history. */
+export interface FunctionCounts {
+  key: string
+  durations: Float64Array
+  waits: Float64Array
+  counts: Counts
+}
+
+export interface MetricCounts {
+  /** Place and count, in turn, of the requests by method, status and plane. */
+  requests: number[]
+  durations: Float64Array
+  /** Of public requests; null for none. */
+  counts: Counts | null
+  functions: FunctionCounts[]
+}
+
+/** What was added to named numbers since the last look. */
+export class Added<Name extends string> {
+  readonly #numbers: Readonly<Record<Name, number>>
+  readonly #seen: Record<Name, number>
+
+  constructor(numbers: Readonly<Record<Name, number>>) {
+    this.#numbers = numbers
+    this.#seen = { ...numbers }
+  }
+
+  /** @returns null when nothing was added */
+  take(): Record<Name, number> | null {
+    const added: Record<Name, number> = { ...this.#numbers }
+    let sum = 0
+    for (const name of Object.keys(added) as Name[]) {
+      added[name] -= this.#seen[name]
+      sum += added[name]
+    }
+    Object.assign(this.#seen, this.#numbers)
+    return sum === 0 ? null : added
+  }
+}
+
+/** Adds named numbers to others. */
+export function addTo<Name extends string>(sums: Record<Name, number>, added: Readonly<Record<Name, number>>): void {
+  for (const name of Object.keys(added) as Name[]) sums[name] += added[name]
 }

@@ -1,10 +1,16 @@
 /** The history over one window as the shapes that `/_fn/metrics?format=json` shows. Owner: page observe/history. */
 
-import { toFunctionLabels } from './function-metrics.ts'
-import { toPercentileMs, toTotal } from './histogram.ts'
-import { createStepNumbers, type HistorySeries, type StepNumbers, TIERS, type WindowName } from './history-series.ts'
-import { type HistoryStore, toStep } from './history-store.ts'
-import { Tally } from './metric-counts.ts'
+import { toFunctionLabels } from './metrics.ts'
+import { Tally, toPercentileMs, toTotal } from './histogram.ts'
+import {
+  createStepNumbers,
+  type HistorySeries,
+  type HistoryStore,
+  type StepNumbers,
+  TIERS,
+  toStep,
+  type WindowName,
+} from './history.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 
 /** Columns of a sparkline. */
@@ -89,7 +95,7 @@ export class HistoryView {
       steps.map(numbers => (numbers === null ? null : read(numbers)))
     const percentile = (share: number) => row(({ durations }) => toShown(toPercentileMs(durations, share)))
     return {
-      requests: row(({ durations }) => toTotal(durations)),
+      requests: row(toRequests),
       errors_4xx: row(({ errors4xx }) => errors4xx),
       errors_5xx: row(({ errors5xx }) => errors5xx),
       throttled: row(({ throttled }) => throttled),
@@ -110,12 +116,12 @@ export class HistoryView {
       const numbers = series?.stepOf(this.#window, step) ?? null
       if (numbers === null) continue
       sum.add(numbers)
-      spark[Math.floor((index * SPARK_COLUMNS) / this.#steps.length)]! += toTotal(numbers.durations)
+      spark[Math.floor((index * SPARK_COLUMNS) / this.#steps.length)]! += toRequests(numbers)
     }
     const { errors4xx, errors5xx, throttled, durations } = sum.take() ?? NOTHING
     const percentile = (share: number) => toShown(toPercentileMs(durations, share))
     return {
-      requests: toTotal(durations),
+      requests: toRequests({ durations, throttled }),
       errors_4xx: errors4xx,
       errors_5xx: errors5xx,
       throttled,
@@ -147,4 +153,9 @@ const NOTHING: Readonly<StepNumbers> = createStepNumbers()
 
 function toShown(ms: number | null): number | null {
   return ms === null ? null : Math.round(ms * 1000) / 1000
+}
+
+/** Refused requests have no duration. */
+function toRequests({ durations, throttled }: Pick<StepNumbers, 'durations' | 'throttled'>): number {
+  return toTotal(durations) + throttled
 }

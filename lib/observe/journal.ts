@@ -16,13 +16,10 @@ import {
   type ReloadRecord,
   type RequestRecord,
 } from './events.ts'
-import { isFailure, toFailureDetail, toFailureText } from './failure-text.ts'
-import type { LogOrigin } from './log-origin.ts'
+import { isFailure, type LogOrigin, toFailureDetail, toFailureText, toPrintable } from './log-line.ts'
 import type { WrittenLine } from './line-buffer.ts'
 import { type LogQuery, LogStore } from './log-store.ts'
-import { toPrintable } from './log-text.ts'
-import { OutputBudget } from './output-budget.ts'
-import { SecretMask } from './secret-mask.ts'
+import { OutputBudget, SecretMask } from './function-output.ts'
 import { traceIdOf } from './trace.ts'
 
 export interface JournalOptions {

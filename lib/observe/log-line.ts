@@ -1,7 +1,10 @@
 /** A log record as lines of JSON, with the fields that log tools know. Owner: page observe/log-store. */
 
-import { escapeUnsafe } from '../core/text.ts'
+import type { ErrorCode, ErrorDetail, GatewayError } from '../core/errors.ts'
+import { isObject } from '../core/json.ts'
+import { escapeUnsafe, toUnicodeEscape } from '../core/text.ts'
 import type { LogRecord } from './events.ts'
+import { MAX_LOG_LINE_BYTES } from './line-buffer.ts'
 
 /** Characters of one line's text; a longer text goes on in further lines. */
 const MAX_TEXT_CHARS = 16_384
@@ -55,4 +58,253 @@ function toLine(record: LogRecord, text: string): string {
 
 function cut(text: string | undefined, chars = MAX_NAME_CHARS): string | undefined {
   return text === undefined || text.length <= chars ? text : `${text.slice(0, chars)}...`
+}
+
+const SHORT_ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '  ' }
+
+/** Escapes what would break the line or command a terminal (an attacker's escape sequences in a path). */
+export function toPrintable(text: string): string {
+  return escapeUnsafe(text, escapeCharacter)
+}
+
+function escapeCharacter(character: string): string {
+  const short = SHORT_ESCAPES[character]
+  if (short !== undefined) return short
+  const code = character.charCodeAt(0)
+  return code < 256 ? `\\x${code.toString(16).padStart(2, '0')}` : toUnicodeEscape(character)
+}
+
+/** A printable line of at most MAX_LOG_LINE_BYTES in UTF-8; what is cut off is said at its end. */
+export function toLogLine(text: string): string {
+  // No character is escaped to more than six, so a far longer text need not be looked at whole.
+  const isCutEarly = text.length > MAX_LOG_LINE_BYTES
+  const line = toPrintable(isCutEarly ? text.slice(0, MAX_LOG_LINE_BYTES) : text)
+  if (!isCutEarly && line.length * 3 <= MAX_LOG_LINE_BYTES) return line
+  if (!isCutEarly && Buffer.byteLength(line) <= MAX_LOG_LINE_BYTES) return line
+  const note = '... (cut)'
+  const bytes = Buffer.from(line).subarray(0, MAX_LOG_LINE_BYTES - note.length)
+  // A character cut in two decodes to one replacement mark of three bytes: it goes.
+  return `${bytes.toString('utf8').replace(/\ufffd$/, '')}${note}`
+}
+
+// // Where a line of a log comes from, as text in the line, and the choice of lines by it.
+//   runtime  <time> [req=<id> trace=<id>] [node] [fn:hello@default stdout] text
+//   error    <time> <level> [req=<id> trace=<id>] [[node] [fn:hello@default]] text
+//   access   one JSON object
+// Everything before the text is the gateway's: ids are checked and names have no blanks, so no text can pass for it.
+
+/** What is known of a line. */
+export interface LogOrigin {
+  requestId?: string | undefined
+  traceId?: string | undefined
+  runtime?: string | undefined
+  fn?: string | undefined
+  version?: string | undefined
+  stream?: 'stdout' | 'stderr' | undefined
+}
+
+/** Which lines are wanted; what is null or absent does not matter. */
+export interface LogFilter {
+  runtime?: string | null
+  fn?: string | null
+  version?: string | null
+  stream?: 'stdout' | 'stderr' | null
+  requestId?: string | null
+  /** Lines before this time are not wanted; as lines have it. */
+  since?: string | null
+}
+
+/** The part of a line between its time and its text, with a blank at its end; empty when nothing is known. */
+export function toOriginText({ requestId, traceId, runtime, fn, version, stream }: LogOrigin): string {
+  let text = ''
+  if (requestId !== undefined) text += `req=${requestId} `
+  if (traceId !== undefined) text += `trace=${traceId} `
+  if (fn !== undefined) text += `[${runtime}] [fn:${fn}@${version}${stream === undefined ? '' : ` ${stream}`}] `
+  return text
+}
+
+const LINE =
+  /^(\d\S+) (?:(info|warn|error) )?(?:req=(\S+) )?(?:trace=([0-9a-f]{32}) )?(?:\[(\w+)\] \[fn:(\S+)@(\S+?)(?: (stdout|stderr))?\] )?(.*)$/
+
+/** A line of the error or runtime log in its parts; what it does not say is undefined. */
+interface LogLine extends LogOrigin {
+  /** As ISO 8601 has it. */
+  time: string
+  /** Of the error log. */
+  level: 'info' | 'warn' | 'error' | undefined
+  text: string
+}
+
+/** @returns null for a line that is none of those: one of the access log, or a note about lines that are missing */
+export function readLogLine(line: string): LogLine | null {
+  const match = LINE.exec(line)
+  if (match === null) return null
+  const [, time, level, requestId, traceId, runtime, fn, version, stream, text] = match
+  const origin = { requestId, traceId, runtime, fn, version, stream: stream as LogOrigin['stream'] }
+  return { time: time!, level: level as LogLine['level'], ...origin, text: text! }
+}
+
+/** @returns what tells whether a line is wanted; null when every line is */
+export function createLineFilter(
+  file: 'error' | 'access' | 'runtime',
+  { since = null, ...filter }: LogFilter,
+): ((line: string) => boolean) | null {
+  const wanted = Object.entries(filter).filter(([, value]) => value !== null && value !== undefined)
+  if (wanted.length === 0 && since === null) return null
+  const read = file === 'access' ? readAccessOrigin : readLogLine
+  return line => {
+    const origin = read(line)
+    if (origin === null || (since !== null && !(String(origin.time) >= since))) return false
+    return wanted.every(([name, value]) => origin[name as keyof typeof filter] === value)
+  }
+}
+
+function readAccessOrigin(line: string): Record<keyof Omit<LogFilter, 'since'> | 'time', unknown> | null {
+  try {
+    const value: unknown = JSON.parse(line)
+    if (!isObject(value)) return null
+    const { time, runtime, fn, version, req_id: requestId } = value
+    return { time, runtime, fn, version, requestId, stream: undefined }
+  } catch {
+    // A line of an earlier run may have been cut.
+    return null
+  }
+}
+
+export const LOG_FILES = ['error', 'access', 'runtime'] as const
+
+export type LogFile = (typeof LOG_FILES)[number]
+
+// A line of any log as one record with the same fields, for what shows them in columns.
+
+interface LogRecordFields {
+  file: (typeof LOG_FILES)[number]
+  /** As ISO 8601 has it; null for a note about lines that are missing. */
+  time: string | null
+  level: 'info' | 'warn' | 'error' | null
+  request_id: string | null
+  trace_id: string | null
+  runtime: string | null
+  fn: string | null
+  version: string | null
+  stream: 'stdout' | 'stderr' | null
+  text: string
+}
+
+/** Of a line of the access log, under the names of the other records of this API; values as the line has them. */
+const REQUEST_FIELDS: Readonly<Record<string, string>> = {
+  method: 'method',
+  path: 'path',
+  route: 'route',
+  status: 'status',
+  dur_ms: 'duration_ms',
+  queue_ms: 'queue_ms',
+  bytes_in: 'bytes_in',
+  bytes_out: 'bytes_out',
+  ip: 'ip',
+  ua: 'user_agent',
+  error: 'error',
+}
+
+/** A line of the access log has the fields of its request besides. */
+export function toLogRecord(file: LogRecordFields['file'], line: string): LogRecordFields {
+  return (file === 'access' ? readAccess(line) : readText(file, line)) ?? toNote(file, line)
+}
+
+function readText(file: LogRecordFields['file'], line: string): LogRecordFields | null {
+  const parts = readLogLine(line)
+  if (parts === null) return null
+  const { time, level, requestId, traceId, runtime, fn, version, stream, text } = parts
+  // Output has no level of its own: what goes to stderr is worth a look.
+  const shown = level ?? (stream === 'stderr' ? 'warn' : 'info')
+  return {
+    ...{ file, time, level: shown, request_id: requestId ?? null, trace_id: traceId ?? null },
+    ...{ runtime: runtime ?? null, fn: fn ?? null, version: version ?? null, stream: stream ?? null, text },
+  }
+}
+
+function readAccess(line: string): LogRecordFields | null {
+  const value = readObject(line)
+  if (value === null || typeof value.time !== 'string') return null
+  const word = (name: string): string | null => (typeof value[name] === 'string' ? value[name] : null)
+  const level = (['warn', 'error'] as const).find(one => one === value.level) ?? 'info'
+  const request = Object.entries(REQUEST_FIELDS).map(([name, shown]) => [shown, value[name] ?? null])
+  return {
+    ...{ file: 'access', time: value.time, level, request_id: word('req_id'), trace_id: word('trace_id') },
+    ...{ runtime: word('runtime'), fn: word('fn'), version: word('version'), stream: null },
+    text: `${word('method')} ${word('path')} ${String(value.status)}`,
+    ...Object.fromEntries(request),
+  }
+}
+
+function readObject(line: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(line)
+    return isObject(value) ? value : null
+  } catch {
+    // A line of an earlier run may have been cut.
+    return null
+  }
+}
+
+function toNote(file: LogRecordFields['file'], text: string): LogRecordFields {
+  const nothing = { time: null, level: null, request_id: null, trace_id: null, runtime: null, fn: null, version: null }
+  return { file, ...nothing, stream: null, text }
+}
+
+// A failed call or start in words: where, what, by which frames of the user's code.
+
+/** Failures that somebody has to look at; refusals (limits, wrong requests, a stop) are part of normal service. */
+const FAILURES: ReadonlySet<ErrorCode> = new Set([
+  'HANDLER_FAILED',
+  'LOAD_FAILED',
+  'INTERNAL',
+  'CONTRACT_BROKEN',
+  'EDGE_FAILED',
+  'RUNTIME_DOWN',
+  'CONFIG_BROKEN',
+  'WORKER_DIED',
+  'TIMEOUT',
+])
+
+export function isFailure(error: GatewayError): boolean {
+  return FAILURES.has(error.code)
+}
+
+/** What is known beyond the message; of an exception of the gateway itself its own frames. */
+export function toFailureDetail({ code, detail, cause }: GatewayError): ErrorDetail {
+  if (detail !== undefined) return detail
+  // The gateway's own frames help where the gateway is at fault, and nowhere else.
+  return code === 'INTERNAL' && cause instanceof Error && cause.stack !== undefined ? { stack: cause.stack } : {}
+}
+
+interface FailureText {
+  /** `users/[id].js:3: TypeError: x is undefined`: file and line stand there once. */
+  headline: string
+  /** The frames, without the line that repeats the message. */
+  frames: readonly string[]
+  hint: string | null
+}
+
+/**
+ * @param message - may hold the file already
+ * @param entryFile - handler file, named when nothing better is known
+ */
+export function toFailureText(message: string, entryFile: string | null, detail: ErrorDetail): FailureText {
+  const lines = linesOf(detail.stack ?? '')
+  // Stacks begin (python: end) with the message and the kind of exception, which the message alone does not tell.
+  const [first = '', ...rest] = message.split('\n')
+  const titled = first === '' ? -1 : lines.findIndex(line => /^[\w.\\]+: /.test(line) && line.endsWith(`: ${first}`))
+  const title = titled === -1 ? first : lines[titled]!
+  const others = lines.filter((_, index) => index !== titled)
+  // What a tool or an interpreter says in several lines, unless the stack repeats it.
+  const frames = [...linesOf(rest.join('\n')).filter(line => !others.includes(line)), ...others]
+  const file = detail.file ?? entryFile
+  const where = detail.line === undefined ? file : `${file}:${detail.line}`
+  const headline = file === null || title.includes(file) ? title : `${where}: ${title}`
+  return { headline, frames, hint: detail.hint ?? null }
+}
+
+function linesOf(text: string): string[] {
+  return text.split('\n').filter(line => line.trim() !== '')
 }

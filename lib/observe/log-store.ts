@@ -9,26 +9,32 @@
 
 import { access, constants, rename } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
-import { openToAppend, openToRead } from '../files/own-file.ts'
-import type { OwnFolder } from '../files/own-folder.ts'
-import { eachLine, LineBuffer, type LineWriter, type WrittenLine } from './line-buffer.ts'
-import { createLineFilter, type LogFilter, type LogOrigin, toOriginText } from './log-origin.ts'
-import { toLogLine } from './log-text.ts'
+import { openToAppend, openToRead, type OwnFolder } from '../files/own-folder.ts'
+import {
+  eachLine,
+  LineBuffer,
+  type LineWriter,
+  LOG_FLUSH_BYTES,
+  LOG_FLUSH_MS,
+  type WrittenLine,
+} from './line-buffer.ts'
+import {
+  createLineFilter,
+  LOG_FILES,
+  type LogFile,
+  type LogFilter,
+  type LogOrigin,
+  toLogLine,
+  toOriginText,
+} from './log-line.ts'
 
 /** A log file of this many bytes is set aside, and so many old ones are kept. */
 const MAX_LOG_FILE_BYTES = 16 * 1024 * 1024
 const KEPT_LOG_FILES = 3
 /** Bytes of a log file read to show what an earlier run left. */
 const LOG_TAIL_BYTES = 256 * 1024
-/** Milliseconds log lines may wait for the disk or a stream. */
-export const LOG_FLUSH_MS = 100
-/** Bytes of a log that go there without waiting for that. */
-export const LOG_FLUSH_BYTES = 256 * 1024
 
 const NEWLINE = 10
-
-export const LOG_FILES = ['error', 'access', 'runtime'] as const
-type LogFile = (typeof LOG_FILES)[number]
 
 export interface LogStoreOptions {
   clock: Clock

@@ -5,10 +5,19 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { METHODS } from '../core/identity.ts'
-import { FunctionMetrics } from './function-metrics.ts'
-import { Histogram, toBucket } from './histogram.ts'
-import { type MetricCounts, Tally } from './metric-counts.ts'
-import { type MetricSource, toFamily, toFamilyHead } from './metrics-text.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import {
+  type FunctionCounts,
+  Histogram,
+  type MetricCounts,
+  type MetricSource,
+  Tally,
+  toBucket,
+  toFamily,
+  toFamilyHead,
+  toLabels,
+  toSample,
+} from './histogram.ts'
 
 /** Methods by name; the last stands for all that nobody lists, because a client may make them up. */
 const COUNTED_METHODS = [...METHODS, 'HEAD', 'OPTIONS', 'other'] as const
@@ -122,4 +131,168 @@ function toResults(counts: Readonly<Record<Result, number>>): [Readonly<Record<s
     [{ result: 'ok' }, counts.ok],
     [{ result: 'failed' }, counts.failed],
   ]
+}
+
+// What is counted of each function: calls by status class, how long they took and waited, cold starts.
+
+const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
+
+/** What was counted of one function. */
+export interface FunctionCounters {
+  readonly key: string
+  readonly tally: Pick<Tally, 'take'>
+}
+
+/** Numbers of one function, made at its first call. */
+class Series implements FunctionCounters {
+  readonly key: string
+  readonly labels: string
+  readonly durations = new Histogram(CLASSES.length)
+  readonly waits = new Histogram(1)
+  coldStarts = 0
+  readonly tally = new Tally()
+
+  constructor(fn: FunctionVersion) {
+    this.key = fn.key
+    this.labels = toLabels(toFunctionLabels(fn))
+  }
+}
+
+/** Labels of a function. */
+export function toFunctionLabels({ runtime, name, version }: FunctionVersion): {
+  runtime: string
+  fn: string
+  version: string
+} {
+  return { runtime, fn: name, version: version ?? DEFAULT_VERSION_LABEL }
+}
+
+class FunctionMetrics {
+  readonly #series = new Map<string, Series>()
+  #functions: ReadonlyMap<string, FunctionVersion> = new Map()
+
+  /** A new catalog: what it has no more is forgotten, so that series cannot grow without end. */
+  adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
+    this.#functions = functions
+    for (const key of this.#series.keys()) if (!functions.has(key)) this.#series.delete(key)
+  }
+
+  /** @param queuedMs - waiting for a slot; 0 for a call that did not */
+  count(
+    fn: FunctionVersion,
+    status: number,
+    durationMs: number,
+    queuedMs: number,
+    wasThrottled = false,
+    bucket = toBucket(durationMs),
+  ): void {
+    const series = this.#series.get(fn.key) ?? this.#begin(fn)
+    if (series === null) return
+    series.durations.observe(toClass(status), durationMs, bucket)
+    if (queuedMs > 0) series.waits.observe(0, queuedMs)
+    series.tally.count(status, durationMs, queuedMs, bucket, wasThrottled)
+  }
+
+  coldStart(fn: FunctionVersion): void {
+    const series = this.#series.get(fn.key) ?? this.#begin(fn)
+    if (series === null) return
+    series.coldStarts += 1
+    series.tally.coldStart()
+  }
+
+  /** What was counted since the last time, for `add` of another process. */
+  take(): FunctionCounts[] {
+    const taken: FunctionCounts[] = []
+    for (const series of this.#series.values()) {
+      const { key, durations, waits, tally } = series
+      const counts = tally.take()
+      if (counts !== null) taken.push({ key, durations: durations.take(), waits: waits.take(), counts })
+    }
+    return taken
+  }
+
+  /** Adds what another process counted; of a function that is gone meanwhile nothing is kept. */
+  add(taken: readonly FunctionCounts[]): void {
+    for (const { key, durations, waits, counts } of taken) {
+      const fn = this.#functions.get(key)
+      const series = this.#series.get(key) ?? (fn === undefined ? null : this.#begin(fn))
+      if (series === null) continue
+      series.durations.add(durations)
+      series.waits.add(waits)
+      series.coldStarts += counts.coldStarts
+      series.tally.add(counts)
+    }
+  }
+
+  /** @returns null for a function that is in the catalog no more, and whose last calls end now */
+  #begin(fn: FunctionVersion): Series | null {
+    if (!this.#functions.has(fn.key)) return null
+    const series = new Series(fn)
+    this.#series.set(fn.key, series)
+    return series
+  }
+
+  /** Functions that were called and are there. */
+  counters(): Iterable<FunctionCounters> {
+    return this.#series.values()
+  }
+
+  /** Families of functions that were called, in pieces. */
+  *toText(): Generator<string> {
+    if (this.#series.size === 0) return
+    const calls = 'fn_invocations_total'
+    yield toFamilyHead(calls, 'counter', 'Calls of functions that ended, through every door.')
+    for (const { labels, durations } of this.#series.values()) yield toClassText(calls, labels, durations)
+    const duration = 'fn_invocation_duration_seconds'
+    yield toFamilyHead(
+      duration,
+      'histogram',
+      'From the request, or the asking of an internal call, to the whole answer.',
+    )
+    for (const { labels, durations } of this.#series.values())
+      for (const [index, name] of CLASSES.entries())
+        yield durations.toText(index, duration, `${labels},status_class="${name}"`)
+    yield* this.#toShort(
+      'fn_queue_wait_seconds',
+      'histogram',
+      'Waiting for a slot, of calls that waited.',
+      ({ waits, labels }, name) => waits.toText(0, name, labels),
+    )
+    yield* this.#toShort(
+      'fn_cold_starts_total',
+      'counter',
+      'Calls given to a worker that was still starting.',
+      ({ coldStarts, labels }, name) => (coldStarts === 0 ? '' : toSample(name, labels, coldStarts)),
+    )
+  }
+
+  /** A family that many functions have nothing for; without any it is left out. */
+  *#toShort(
+    name: string,
+    type: 'counter' | 'histogram',
+    help: string,
+    toText: (series: Series, name: string) => string,
+  ): Generator<string> {
+    let head = toFamilyHead(name, type, help)
+    for (const series of this.#series.values()) {
+      const text = toText(series, name)
+      if (text === '') continue
+      yield head + text
+      head = ''
+    }
+  }
+}
+
+function toClassText(name: string, labels: string, durations: Histogram): string {
+  let text = ''
+  for (const [index, status] of CLASSES.entries()) {
+    const count = durations.countOf(index)
+    if (count > 0) text += toSample(name, `${labels},status_class="${status}"`, count)
+  }
+  return text
+}
+
+/** A call that was stopped has status 0; whoever stopped it counts as a client that left. */
+function toClass(status: number): number {
+  return status < 100 ? 3 : Math.min(5, Math.trunc(status / 100)) - 1
 }

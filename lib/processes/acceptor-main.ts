@@ -2,7 +2,7 @@
 
 import { Socket } from 'node:net'
 import { systemClock } from '../core/clock.ts'
-import { keepTickShape } from '../core/tick-shape.ts'
+import { keepTickShape } from '../core/host.ts'
 import { Front } from './acceptor.ts'
 import { LINE_FD } from './front-process.ts'
 import { Link } from './link.ts'

@@ -5,12 +5,12 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
 import { AccessLogFormat } from '../observe/access-log.ts'
 import type { RequestRecord } from '../observe/events.ts'
-import { isFailure } from '../observe/failure-text.ts'
-import { MAX_LOG_LINE_BYTES } from '../observe/log-text.ts'
+import { isFailure } from '../observe/log-line.ts'
 import { KIND } from '../runtime/wire-protocol.ts'
 import type { Link } from './link.ts'
 import { toErrorHeader } from './link-text.ts'
 import type { FromFront } from './messages.ts'
+import { MAX_LOG_LINE_BYTES } from '../observe/line-buffer.ts'
 
 /** Milliseconds a line waits for others, and bytes of lines that leave at once: a frame takes 64 KiB. */
 const WAIT_MS = 10

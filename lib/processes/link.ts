@@ -1,7 +1,7 @@
 /** The private line between the first process and a front: frames both ways over an unnamed pair of sockets. Owner: page processes/processes. */
 
 import type { Socket } from 'node:net'
-import { type Bytes, copyOf, lengthOf } from '../core/bytes.ts'
+import { type Bytes, copyOf, lengthOf } from '../core/byte-pool.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, SMALL_BODY_BYTES } from '../runtime/wire-protocol.ts'
 
 /** Frames that wait for the end of a poll phase to leave in one write; so many leave at once. */

@@ -5,7 +5,7 @@ import type { EndpointPath } from '../control/endpoint-table.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
-import type { MetricCounts } from '../observe/metric-counts.ts'
+import type { MetricCounts } from '../observe/histogram.ts'
 import type { StartedWorker, WorkerExit } from '../runtime/started-worker.ts'
 
 /** What became of upstream requests. */

@@ -10,16 +10,16 @@
 import type { Settings } from '../config/settings.ts'
 import type { EndpointPath } from '../control/endpoint-table.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
-import type { Lifecycle } from '../core/lifecycle.ts'
+import { backoffDelay, type Clock } from '../core/clock.ts'
+import type { Lifecycle } from '../core/transitions.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
-import { addTo } from '../observe/metric-counts.ts'
+import { addTo } from '../observe/histogram.ts'
 import type { Journal } from '../observe/journal.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { WorkerSource } from '../runtime/started-worker.ts'
-import type { FrontDoorDeps } from './front-door.ts'
 import { toKept } from './balance.ts'
+import type { FrontDoorDeps } from './front-door.ts'
 import { FrontProcess } from './front-process.ts'
 import { Leases } from './leases.ts'
 import { LentWorkers } from './lent-workers.ts'
@@ -277,7 +277,7 @@ export class Processes {
     if (this.#isClosing) return
     const now = clock.monotonic()
     if (now - place.startedAt >= RESTART_RESET_MS) place.failures = 0
-    const delay = Math.min(RESTART_DELAY_MS.first * 2 ** Math.min(place.failures, 16), RESTART_DELAY_MS.max)
+    const delay = backoffDelay(place.failures, RESTART_DELAY_MS)
     place.failures += 1
     journal.log(
       'warn',

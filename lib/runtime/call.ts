@@ -1,6 +1,6 @@
 /** What the invocation layer hands to a runtime and gets back. Owner: §1, page runtime/daemon. */
 
-import type { Bytes } from '../core/bytes.ts'
+import type { Bytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { StreamWindow } from './stream-window.ts'

@@ -3,11 +3,11 @@
  * doubles the wait. Owner: page runtime/worker-set.
  */
 
-import type { Clock } from '../core/clock.ts'
+import { backoffDelay, type Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
 
 /** Failures in a row before starts are delayed, and the delays, milliseconds. */
-const CRASH_LOOP = { tolerated: 3, firstDelayMs: 100, maxDelayMs: 5000 } as const
+const CRASH_LOOP = { tolerated: 3, first: 100, max: 5000 } as const
 
 export class CrashLoop {
   readonly #clock: Clock
@@ -31,7 +31,7 @@ export class CrashLoop {
     this.#failures++
     const over = this.#failures - CRASH_LOOP.tolerated
     if (over < 0) return
-    const delay = Math.min(CRASH_LOOP.firstDelayMs * 2 ** Math.min(over, 16), CRASH_LOOP.maxDelayMs)
+    const delay = backoffDelay(over, CRASH_LOOP)
     this.blockedUntil = this.#clock.monotonic() + delay
   }
 

@@ -41,7 +41,7 @@ export interface DaemonEvent {
   runtime: RuntimeName
   /** 0 where it is none of them alone. */
   index: number
-  kind: 'up' | 'down' | 'output' | 'content'
+  kind: 'up' | 'down' | 'output' | 'content' | 'quota'
   text: string
 }
 

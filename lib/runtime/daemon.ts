@@ -5,17 +5,18 @@
  *              └─ failed ─────^
  */
 
-import type { DaemonEvent, DaemonOptions, Launch, StartRequest } from './daemon-options.ts'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
+import { backoffDelay } from '../core/clock.ts'
+import { lowerPriority } from '../core/host.ts'
+import { killGroupAsUser } from '../files/user-signals.ts'
 import { findVersionProblem } from './binaries.ts'
-import { lowerPriority } from '../core/priority.ts'
+import { ControlConnection, DAEMON_READY_TIMEOUT_MS, type DaemonInfo, type DaemonWorker } from './control-connection.ts'
+import type { DaemonEvent, DaemonOptions, Launch, StartRequest } from './daemon-options.ts'
+import { endDaemon, killGroup } from './kill-group.ts'
+import { type ReadyConnection, type ReadyWorker, ReadyWorkers } from './ready-workers.ts'
 import type { DaemonView, SocketHealth } from './runtime.ts'
 import type { StartedWorker, WorkerExit } from './started-worker.ts'
-import { ControlConnection, type DaemonInfo, type DaemonWorker, DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
-import { endDaemon, killGroup } from './kill-group.ts'
-import { type ReadyConnection, ReadyWorkers, type ReadyWorker } from './ready-workers.ts'
-import { killAsUser } from './user-folders.ts'
 import { listenForExit, WorkerRecords } from './worker-records.ts'
 
 /** Restart delay of a daemon that dies: first, largest. It doubles while the daemon dies at its start. */
@@ -345,7 +346,7 @@ export class Daemon {
     const isLocal = this.#options.externalUri === null
     this.#workers.endAll({ code: null, signal: null, reason, isOfDaemon: true }, ({ pid, uid }) => {
       if (!isLocal || pid <= 1) return
-      if (uid !== null) killAsUser(pid, uid)
+      if (uid !== null) killGroupAsUser(uid, pid)
       killGroup(pid)
     })
   }
@@ -356,7 +357,7 @@ export class Daemon {
     const isAtStart = this.#upSince === 0 || (!isKilled && now - this.#upSince < SETTLED_MS)
     if (!isAtStart) this.#failures = 0
     this.#upSince = 0
-    const delay = Math.min(RESTART_DELAY_MS.first * 2 ** Math.min(this.#failures, 16), RESTART_DELAY_MS.max)
+    const delay = backoffDelay(this.#failures, RESTART_DELAY_MS)
     this.#failures += 1
     this.#retryAt = now + delay
     this.#set('waiting', reason)

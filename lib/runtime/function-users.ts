@@ -17,6 +17,7 @@ import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { removeAsUser, ToolUser } from '../files/tool-user.ts'
 import { FunctionFiles, type OpenPath, toCloseCommand, toShown } from './function-files.ts'
+import type { ResourceLimits } from './quotas.ts'
 import { makeUserFolder, userFolder } from './user-folders.ts'
 
 /** As it stands in a `start` for a daemon. */
@@ -25,6 +26,8 @@ export interface FunctionUser {
   uid: number
   /** Full path of a folder that only this user enters; temporary files are in `tmp` below it. */
   folder: string
+  /** Resource limits of each process, as `prlimit` names them. */
+  limits: ResourceLimits
 }
 
 interface FunctionUsersOptions {
@@ -34,6 +37,7 @@ interface FunctionUsersOptions {
   functionsRoot: string
   /** What is done with functions whose files others can read. */
   files: Settings['isolationFiles']
+  limits: ResourceLimits
   /** True while workers of a function that is gone may still run. */
   isServed(key: string): boolean
 }
@@ -50,7 +54,8 @@ export class FunctionUsers {
   readonly #uids: Map<string, number>
   /** Why functions are not served, by key. */
   readonly #refused = new Map<string, string>()
-  readonly #made = new Set<string>()
+  /** Made in this run. */
+  readonly #folders = new Map<number, string>()
   /** Which function had the folder of an id last. */
   readonly #dwellers = new Map<number, string>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
@@ -90,6 +95,16 @@ export class FunctionUsers {
     return this.#uids.get(fn.key) ?? this.#settleLate(fn.key)
   }
 
+  /** Folders of users that were made, by id. */
+  get folders(): ReadonlyMap<number, string> {
+    return this.#folders
+  }
+
+  /** Functions of a user. */
+  keysOf(uid: number): string[] {
+    return [...this.#functions.keys()].filter(key => this.#uids.get(key) === uid)
+  }
+
   /** Text that differs when workers started before must not serve a function any more. */
   stampOf({ key }: FunctionVersion): string {
     return String(this.#uids.get(key))
@@ -105,12 +120,12 @@ export class FunctionUsers {
     const uid = this.idOf(fn)
     const own = userFolder(sockets, uid)
     if (this.#moveIn(uid, fn.key)) removeAsUser(own, uid)
-    if (!this.#made.has(own.path) || !own.isThere()) {
+    if (!this.#folders.has(uid) || !own.isThere()) {
       makeUserFolder(own, uid)
-      this.#made.add(own.path)
+      this.#folders.set(uid, own.path)
     }
     if (program !== null) openBuild(program, uid)
-    return { uid, folder: own.path }
+    return { uid, folder: own.path, limits: this.#options.limits }
   }
 
   /**

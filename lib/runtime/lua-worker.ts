@@ -1,8 +1,7 @@
 /** A thread that serves one Lua function, as a worker of its set. Page: runtime/lua-runtime. */
 
 import type { Worker as Thread } from 'node:worker_threads'
-import { giveBack } from '../core/byte-pool.ts'
-import { copyOf } from '../core/bytes.ts'
+import { copyOf, giveBack } from '../core/byte-pool.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeCall } from './call.ts'
 import type { LuaThreads } from './lua-threads.ts'

@@ -7,7 +7,7 @@ import { BytePool, toBudgetBytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
-import { toFunctionHostEnv } from '../core/host-env.ts'
+import { toFunctionHostEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import type { ToolUser } from '../files/tool-user.ts'
 import { findOnPath, findToolchain, toInstallAdvice } from './binaries.ts'
@@ -23,6 +23,8 @@ import { runtimeFile, socketBases, SocketFolder } from './package-files.ts'
 import { checkReachable } from './reachable.ts'
 import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
+import { TempQuota, toLimits } from './quotas.ts'
+import { UserProcesses } from './user-processes.ts'
 import { FLUSH_FRAMES } from './socket-worker.ts'
 import type { StartFacts } from './start-header.ts'
 
@@ -46,6 +48,9 @@ type RuntimeSettings = Pick<
   | 'isolation'
   | 'isolationFiles'
   | 'isolationUids'
+  | 'functionProcesses'
+  | 'functionOpenFiles'
+  | 'functionTempMb'
 >
 
 export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackDirs'> {
@@ -107,6 +112,8 @@ export class Runtimes {
   readonly #folder: SocketFolder
   /** Null where all functions run as the gateway's user. */
   readonly #users: FunctionUsers | null
+  readonly #userProcesses: UserProcesses | null
+  readonly #tempQuota: TempQuota | null
   /** Null where nothing is compiled before it is called. */
   readonly #ahead: CompileAhead | null
   /** Default runtimes that were left out, and why. */
@@ -120,11 +127,13 @@ export class Runtimes {
     this.#options = options
     this.pool = new BytePool(options.clock, undefined, toBudgetBytes(bodyMemoryMb, gatewayWorkers))
     this.#users = options.settings.isolation === 'user' ? this.#createUsers(options.settings) : null
+    this.#userProcesses = this.#users === null ? null : new UserProcesses()
     const isEntered = this.#users !== null
     this.#folder = new SocketFolder(socketBases(options.hostEnv, isEntered), undefined, isEntered)
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
     for (const name of options.settings.runtimes) this.#add(name)
     this.#ahead = this.#createAhead()
+    this.#tempQuota = this.#createTempQuota(options.settings)
   }
 
   /** As of `FunctionUsers`; null where all functions run as the gateway's user. */
@@ -167,9 +176,11 @@ export class Runtimes {
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
     if (this.#keepTimer !== null) this.#options.clock.clearTimeout(this.#keepTimer)
+    this.#tempQuota?.close()
     await this.#ahead?.close()
     await this.dispatcher.close(timeoutMs)
     await Promise.all([...this.byName.values()].map(runtime => runtime.close()))
+    await this.#userProcesses?.settle()
     this.#folder.remove()
   }
 
@@ -191,9 +202,29 @@ export class Runtimes {
     })
   }
 
-  #createUsers({ isolationUids, isolationFiles, functionsRoot }: RuntimeSettings): FunctionUsers {
+  #createTempQuota({ functionTempMb: limitMb }: RuntimeSettings): TempQuota | null {
+    const { clock, onEvent, inspect } = this.#options
+    const users = this.#users
+    if (users === null || limitMb === null || inspect === true) return null
+    return new TempQuota({
+      clock,
+      limitMb,
+      folders: () => users.folders,
+      onExceeded: (uid, usedMb) => {
+        const keys = users.keysOf(uid)
+        const runtime = this.#functions.get(keys[0] ?? '')?.runtime
+        const why = usedMb === null ? 'could not be measured in time' : `take ${usedMb} MB of ${limitMb}`
+        const text = `${keys.join(', ')}: temporary files ${why} (FN_FUNCTION_TEMP_MB): the gateway killed its processes and deleted the files`
+        if (runtime !== undefined) onEvent({ runtime, index: 0, kind: 'quota', text })
+      },
+    })
+  }
+
+  #createUsers(settings: RuntimeSettings): FunctionUsers {
+    const { isolationUids, isolationFiles, functionsRoot } = settings
     return new FunctionUsers({
       range: toUsers(isolationUids).functions,
+      limits: toLimits(settings),
       functionsRoot,
       files: isolationFiles,
       isServed: key => this.dispatcher.isServed(key),
@@ -244,6 +275,7 @@ export class Runtimes {
       preparer: isOwn ? (preparerOf?.(name) ?? null) : null,
       facts: this.#toStartFacts(),
       userOf: (fn, program) => (isOwn ? (this.#users?.userOf(fn, this.#folder.path(), program) ?? null) : null),
+      userProcesses: this.#userProcesses,
       // Other processes of the gateway connect to their workers themselves, and a function's user is known too late.
       flushFrames: settings.gatewayWorkers === 1 ? FLUSH_FRAMES.alone : FLUSH_FRAMES.besideOthers,
       takesReady: isOwn && this.#users === null && settings.gatewayWorkers === 1,
@@ -293,8 +325,18 @@ export class Runtimes {
     const { functionsRoot: cwd, workerNice: nice } = settings
     const launch = { command, args: [...args, ...flags], env: this.#toEnv(name), cwd, nice, uri }
     if (this.#users === null) return launch
+    this.#checkPrlimit(name)
     checkReachable([command, settings.functionsRoot, runtimeFile(SHARED_DAEMON)])
     return withoutNewPrivileges(launch, this.#options.hostEnv.PATH ?? '')
+  }
+
+  /** Python and PHP limit their workers themselves. @throws Error when a quota that is set cannot hold */
+  #checkPrlimit(name: RuntimeName): void {
+    const { settings, hostEnv } = this.#options
+    const { functionProcesses, functionOpenFiles, functionTempMb } = settings
+    const isSet = [functionProcesses, functionOpenFiles, functionTempMb].some(value => value !== null)
+    if (!isSet || name === 'python' || name === 'php' || findOnPath('prlimit', hostEnv.PATH ?? '') !== null) return
+    throw new Error('quotas of functions need prlimit: install it (apt-get install util-linux)')
   }
 
   #toEnv(name: RuntimeName): Record<string, string> {

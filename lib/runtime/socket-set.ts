@@ -13,6 +13,7 @@ import type { Preparer, Runtime, RuntimeHealth, Sockets, WorkerStart } from './r
 import { SocketWorker } from './socket-worker.ts'
 import type { StartedWorker, WorkerSource } from './started-worker.ts'
 import { type StartFacts, toStartHeader } from './start-header.ts'
+import type { UserProcesses } from './user-processes.ts'
 import type { WorkerOwner } from './worker.ts'
 import { DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 
@@ -36,6 +37,8 @@ interface SocketSetOptions {
   facts: StartFacts
   /** The user that workers of a function, or its program, run as; null when it is the daemon's. @throws Error with a message for people */
   userOf(fn: FunctionVersion, program: string | null): FunctionUser | null
+  /** Workers of users of functions; null or absent where there are none. */
+  userProcesses?: UserProcesses | null
   /** True where connections to workers are opened before their functions are called. Absent: they are not. */
   takesReady?: boolean
   /** True when the daemon hands a worker its `start` itself, before the gateway is connected to it. */
@@ -48,6 +51,7 @@ interface SocketSetOptions {
 }
 
 type StartArguments = Parameters<WorkerSource['startWorker']>
+type StartRest = StartArguments extends [unknown, ...infer Rest] ? Rest : never
 
 /** A runtime whose functions run in worker processes behind daemons, started with its first function. */
 export class SocketSet implements Runtime {
@@ -112,7 +116,7 @@ export class SocketSet implements Runtime {
     const header = toStartHeader(fn, this.#options.facts)
     const source = {
       startWorker: async (...[asked, loadOf, onSocket]: StartArguments) =>
-        this.#startWorker(
+        this.#startForUser(
           this.#toRequest(asked, program, header, mayBeReady),
           asked.policy.timeoutMs,
           loadOf,
@@ -148,6 +152,15 @@ export class SocketSet implements Runtime {
         return JSON.stringify(startsEarly && program === null ? { ...fields, early } : fields)
       },
     }
+  }
+
+  async #startForUser(...args: [request: StartRequest, waitMs: number, ...rest: StartRest]): Promise<StartedWorker> {
+    const { userProcesses: processes } = this.#options
+    const [{ uid }] = args
+    if (uid === null || processes == null) return this.#startWorker(...args)
+    const worker = await this.#startWorker(...args)
+    worker.onExit(() => processes.leave(uid))
+    return worker
   }
 
   /** @param waitMs - for a daemon that is restarted */

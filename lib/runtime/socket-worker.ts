@@ -2,8 +2,7 @@
 
 import type net from 'node:net'
 import { isAbsolute } from 'node:path'
-import type { BytePool } from '../core/byte-pool.ts'
-import { type Bytes, lengthOf } from '../core/bytes.ts'
+import { type BytePool, type Bytes, lengthOf } from '../core/byte-pool.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { MAX_REPLY_HEAD_CHARS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'

@@ -4,8 +4,8 @@
  *   worker ─ received ─► untaken ─ taken by the client ─► untold ─ `more`, when half of the window came together ─► worker
  */
 
-import type { FreePlaces } from '../core/free-places.ts'
 import { STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../core/limits.ts'
+import type { Semaphore } from '../core/semaphore.ts'
 
 /** Bytes that were taken before the worker is told. */
 const GRANT_BYTES = STREAM_WINDOW_BYTES / 2
@@ -14,7 +14,7 @@ const FAST_BYTES = STREAM_WINDOW_BYTES / 4
 const FAST_RUN_BYTES = 2 * STREAM_WINDOW_BYTES
 
 export class StreamWindow {
-  readonly #leads: FreePlaces | null
+  readonly #leads: Semaphore | null
   #untaken: number
   #untold = 0
   /** Taken in a row by a client that had nothing left to take each time. */
@@ -23,7 +23,7 @@ export class StreamWindow {
   #isOver = false
 
   /** @param bytes - that came with the reply */
-  constructor(bytes: number, leads: FreePlaces | null) {
+  constructor(bytes: number, leads: Semaphore | null) {
     this.#untaken = bytes
     this.#leads = leads
   }
@@ -53,14 +53,14 @@ export class StreamWindow {
 
   /** Nothing of the stream comes any more, or nobody takes it. */
   close(): void {
-    if (this.#hasLead && !this.#isOver) this.#leads!.giveBack()
+    if (this.#hasLead && !this.#isOver) this.#leads!.release()
     this.#isOver = true
   }
 
   /** A worker that is through with its window while its client has just taken a part of it sleeps, and has to be woken for each part. */
   #askForLead(bytes: number): void {
     this.#run = this.#untaken === 0 && bytes >= FAST_BYTES ? this.#run + bytes : 0
-    if (this.#run < FAST_RUN_BYTES || this.#leads?.take() !== true) return
+    if (this.#run < FAST_RUN_BYTES || this.#leads?.tryTake() !== true) return
     this.#hasLead = true
     this.#untold += STREAM_LEAD_BYTES
   }

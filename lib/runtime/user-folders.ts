@@ -7,7 +7,6 @@
  *        └─ w-1f0c.sock            of a compiled function
  */
 
-import { spawn } from 'node:child_process'
 import { chmodSync, chownSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { OwnFolder } from '../files/own-folder.ts'
@@ -51,15 +50,6 @@ export function removeUserFolders(sockets: OwnFolder): void {
     // The group was given with the folder; nothing is done as anybody else.
     if (stats.isDirectory() && stats.gid === Number(name)) removeAsUser(users.below(name), stats.gid)
   }
-}
-
-/** Kills the processes of a group that run as a user, whom a gateway that is not root may not signal as itself. */
-export function killAsUser(pid: number, uid: number): void {
-  if (isRoot()) return
-  const child = spawn('/bin/sh', ['-c', `kill -KILL -${pid}`], { uid, gid: uid, stdio: 'ignore' })
-  // Nobody is left to hear of it.
-  child.once('error', () => {})
-  child.unref()
 }
 
 function isRoot(): boolean {

@@ -5,8 +5,7 @@
  *   `length` counts what follows it: 9 + header + body.
  */
 
-import type { BytePool } from '../core/byte-pool.ts'
-import { type Bytes, lengthOf } from '../core/bytes.ts'
+import { type BytePool, type Bytes, lengthOf } from '../core/byte-pool.ts'
 import { MAX_FRAME_BYTES } from '../core/limits.ts'
 
 export const KIND = {

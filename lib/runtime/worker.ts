@@ -4,14 +4,14 @@
  */
 
 import { GatewayError } from '../core/errors.ts'
-import type { FreePlaces } from '../core/free-places.ts'
-import type { CallHost, RuntimeCall } from './call.ts'
+import type { Semaphore } from '../core/semaphore.ts'
 import { CallPace, FAST_CALL_MS } from './call-pace.ts'
+import type { CallHost, RuntimeCall } from './call.ts'
 import { DeadlineTimer } from './deadline-timer.ts'
 import { OpenCalls } from './open-calls.ts'
+import { toBrokenContract, toDeath, toTimeout } from './runtime-error.ts'
 import { StreamWindow } from './stream-window.ts'
 import type { OwnerOf } from './worker-owner.ts'
-import { toBrokenContract, toDeath, toTimeout } from './runtime-error.ts'
 
 /** Milliseconds a worker has to obey a `cancel` before it is killed. */
 export const CANCEL_GRACE_MS = 50
@@ -42,7 +42,7 @@ export type WorkerOwner = OwnerOf<Worker>
  */
 export abstract class Worker implements CallHost {
   readonly set: WorkerOwner
-  readonly #leads: FreePlaces | null
+  readonly #leads: Semaphore | null
   state: 'starting' | 'ready' | 'ending' | 'dead' = 'starting'
   /** Index (from 1) of the daemon socket that started it, for the debug header. */
   socketIndex = 1
@@ -62,7 +62,7 @@ export abstract class Worker implements CallHost {
   readonly #timer: DeadlineTimer
 
   /** @param leads - of all workers' streams; null for none */
-  constructor(set: WorkerOwner, leads: FreePlaces | null = null) {
+  constructor(set: WorkerOwner, leads: Semaphore | null = null) {
     this.set = set
     this.#leads = leads
     this.startedAt = this.idleSince = this.#lastSign = set.clock.monotonic()

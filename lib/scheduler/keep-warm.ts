@@ -2,12 +2,15 @@
 
 import type { FunctionVersion, KeepWarmPolicy } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import { ValueChanges } from '../core/list-change.ts'
+import { toFunctionPath } from '../core/versions.ts'
+import { TRIGGER_HEADER } from '../invocation/forwarded-headers.ts'
+import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
+import type { RequestIds } from '../invocation/request-ids.ts'
 import type { Work, WorkQueue } from './work-queue.ts'
 
-/** What is known of one function's pings. Times are wall clock, ms. */
+/** The pings of one function. Times are wall clock, ms. */
 interface KeepWarmState {
-  /** Last good answer to a ping; null before the first. */
+  /** Last good response to a ping; null before the first. */
   warmAt: number | null
   next: number
   last: number | null
@@ -23,7 +26,7 @@ export interface KeepWarmRow {
 
 export interface PingOutcome {
   status: number
-  /** Why there is no answer of the function; null when there is one. */
+  /** Why the function did not respond; null when it did. */
   error: string | null
 }
 
@@ -44,7 +47,7 @@ function policyOf(fn: FunctionVersion): KeepWarmPolicy | null {
   return keepWarm?.enabled && keepWarm.minWarm > 0 ? keepWarm : null
 }
 
-/** One function that is pinged. A function that changed has another one. */
+/** One function that is pinged. */
 class Entry implements Work {
   heapIndex = -1
   dueAt = Infinity
@@ -65,30 +68,30 @@ class Entry implements Work {
 export class KeepWarm {
   readonly #options: KeepWarmOptions
   readonly #entries = new Map<string, Entry>()
-  readonly #changes = new ValueChanges<FunctionVersion>(fn => policyOf(fn) !== null)
 
   constructor(options: KeepWarmOptions) {
     this.#options = options
   }
 
-  /** Takes the functions of a catalog. One that is gone or changed loses its state with its old self. */
+  /** Takes the functions of a catalog. A function whose code or config changed begins with a new state. */
   adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
     const { clock, queue } = this.#options
     const now = clock.wall()
     for (const [key, entry] of this.#entries) {
       const fn = functions.get(key)
-      const policy = fn === undefined ? null : policyOf(fn)
-      if (fn !== undefined && policy !== null && fn.signature === entry.fn.signature) {
-        entry.fn = fn
-        entry.policy = policy
-        continue
-      }
+      if (fn !== undefined && policyOf(fn) !== null && fn.signature === entry.fn.signature) continue
       this.#entries.delete(key)
       queue.remove(entry)
     }
-    for (const fn of this.#changes.next(functions).fresh) {
+    for (const fn of functions.values()) {
       const policy = policyOf(fn)
-      if (policy === null || this.#entries.has(fn.key)) continue
+      if (policy === null) continue
+      const known = this.#entries.get(fn.key)
+      if (known !== undefined) {
+        known.fn = fn
+        known.policy = policy
+        continue
+      }
       const entry = new Entry(fn, policy, now, one => void this.#ping(one))
       this.#entries.set(fn.key, entry)
       queue.put(entry, now)
@@ -124,4 +127,24 @@ export class KeepWarm {
     state.next = now + entry.policy.pingEverySeconds * 1000
     if (this.#entries.get(entry.fn.key) === entry) queue.put(entry, state.next)
   }
+}
+
+/** Calls a function through its own admission, marked as a ping. Never rejects. */
+export async function ping(
+  invoke: (request: InternalRequest) => Promise<InternalResult>,
+  ids: RequestIds,
+  fn: FunctionVersion,
+): Promise<PingOutcome> {
+  const { status, error } = await invoke({
+    fn,
+    // The page of a request in the console reads from its id what it was.
+    id: `ping-${ids.next()}`,
+    method: pingMethod(fn),
+    path: toFunctionPath(fn.name, fn.version),
+    query: { __fn_keep_warm: '1' },
+    headers: { [TRIGGER_HEADER]: 'keep_warm', 'user-agent': 'fngw-keep-warm' },
+    trigger: { type: 'keep_warm' },
+    isUnchecked: true,
+  })
+  return { status, error: error?.message ?? null }
 }

@@ -10,10 +10,11 @@ import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import type { InternalResult } from '../invocation/internal-call.ts'
+import { TRIGGER_HEADER } from '../invocation/forwarded-headers.ts'
+import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
 import type { ScheduleRecord } from '../observe/events.ts'
-import { INTERRUPTED, type RunResult, type Schedule } from './schedule.ts'
 import type { ScheduleState, ScheduleStore } from './schedule-store.ts'
+import { INTERRUPTED, type RunResult, type Schedule } from './schedule.ts'
 
 /** What a run is for. */
 export interface ScheduledRun {
@@ -191,4 +192,46 @@ export class ScheduleRunner {
 function toReason(status: number, error: GatewayError | null): string | null {
   if (error !== null) return error.message
   return status >= 400 ? `HTTP ${status}` : null
+}
+
+// The call that a run of a schedule makes. Spec: §2.13.
+
+/** @param path - at which the function answers */
+export function toScheduledRequest(run: ScheduledRun, id: string, path: string): InternalRequest {
+  const { fn, policy, signal } = run
+  const { method, query, headers, body, context } = policy
+  return {
+    fn,
+    id,
+    method,
+    path,
+    query,
+    headers: { 'user-agent': 'fngw-schedule', ...lowerNames(headers), [TRIGGER_HEADER]: 'schedule' },
+    body,
+    user: context,
+    trigger: toTrigger(run),
+    signal,
+    mustEnd: true,
+  }
+}
+
+function toTrigger({ policy, attempt, isManual }: ScheduledRun): Record<string, unknown> {
+  const { everySeconds, cron, timezone, retry } = policy
+  return {
+    type: 'schedule',
+    ...(everySeconds === null ? { cron } : { every_seconds: everySeconds }),
+    ...(timezone === 'local' ? {} : { timezone }),
+    attempt,
+    ...(retry === null ? {} : { max_attempts: retry.maxAttempts }),
+    ...(isManual ? { manual: true } : {}),
+  }
+}
+
+function lowerNames(headers: SchedulePolicy['headers']): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))
+}
+
+/** A route without params where there is one: a file route has no path of its name alone. */
+export function pickPath(fn: FunctionVersion, routes: readonly string[], fallback: string): string {
+  return fn.kind === 'file' ? (routes.find(route => !/[:*]/.test(route)) ?? fallback) : fallback
 }

@@ -1,6 +1,12 @@
 /** What a schedule remembers over a restart, and who keeps it. Spec: page scheduler/schedule-store. */
 
+import { mkdirSync } from 'node:fs'
+import type { FileHandle } from 'node:fs/promises'
+import { basename, dirname } from 'node:path'
 import type { Warning } from '../core/errors.ts'
+import { isObject } from '../core/json.ts'
+import { openToAppend, OwnFolder } from '../files/own-folder.ts'
+import type { LockHolder, RootLock } from '../files/root-lock.ts'
 
 /** What is known of one schedule. Times are wall clock, ms. */
 export interface ScheduleState {
@@ -79,5 +85,266 @@ export function toScheduleState(value: unknown): ScheduleState | null {
     lastError: lastError as string | null,
     doneUpTo: time('done_up_to'),
     running: number('running'),
+  }
+}
+
+// // States of schedules in `.svc/scheduler-state.json`. Spec: page scheduler/schedule-store.
+//   scheduler-state.json        all of them, written anew every FN_SCHEDULER_PERSIST_INTERVAL and at the end
+//   scheduler-state.json.log    what changed since, a line for each change: a run is noted here before it begins
+//   *.set-aside-<time>          what was found in the place of one of them and could not be used
+
+const VERSION = 1
+const FILE_NAME = 'scheduler-state.json'
+/** Bytes of the log from which on everything is written anew without waiting for its time. */
+const MAX_LOG_BYTES = 4 * 1024 * 1024
+
+interface FileScheduleStoreOptions {
+  /** `.svc` of the functions root. */
+  folder: OwnFolder
+  /** Full path of another file to keep them in; null for the usual one. */
+  path: string | null
+  /** False keeps nothing; the lock is taken all the same. */
+  persists: boolean
+  /** Of the functions root; taken by `open`, given back by whoever made it. */
+  lock: RootLock
+  /** Wall clock, ms. */
+  now: () => number
+  maxLogBytes?: number
+}
+
+export class FileScheduleStore implements ScheduleStore {
+  readonly #options: FileScheduleStoreOptions
+  onLost: (() => void) | null = null
+  readonly #folder: OwnFolder
+  readonly #name: string
+  readonly #logName: string
+  /** JSON of each state, so that writing all of them costs little more than the writing. */
+  readonly #texts = new Map<string, string>()
+  /** Number of the last change. */
+  #seq = 0
+  #flushedSeq = 0
+  #logBytes = 0
+  /** A line could not be written whole: whatever followed it in the log would be lost with it. */
+  #isTorn = false
+  #log: FileHandle | null = null
+  #isOpen = false
+  #stopWatching: () => void = () => {}
+  /** Whatever writes waits for what wrote before. */
+  #turn: Promise<unknown> = Promise.resolve()
+
+  constructor(options: FileScheduleStoreOptions) {
+    this.#options = options
+    const { path, folder } = options
+    this.#folder = path === null ? folder : new OwnFolder(dirname(path))
+    this.#name = path === null ? FILE_NAME : basename(path)
+    this.#logName = `${this.#name}.log`
+  }
+
+  async open(): Promise<{ states: Map<string, ScheduleState>; warnings: Warning[] } | { heldBy: string }> {
+    const warnings: Warning[] = []
+    const states = new Map<string, ScheduleState>()
+    const { lock, persists, path } = this.#options
+    try {
+      const holder = lock.acquire()
+      if (holder !== null) return { heldBy: toHolderText(holder) }
+      this.#stopWatching()
+      this.#stopWatching = lock.onReplaced(rival => this.#handleReplaced(rival))
+      if (!persists) return { states, warnings }
+      if (path !== null) mkdirSync(this.#folder.path, { recursive: true })
+      this.#readStates(states, warnings)
+      for (const [key, state] of states) this.#texts.set(key, JSON.stringify(toStateRecord(state)))
+      this.#log = await openToAppend(this.#folder.pathOf(this.#logName))
+      this.#isOpen = true
+      // What was read from two files is one file again.
+      await this.#writeAll()
+    } catch (error) {
+      // Schedules that are not kept are better than none that run.
+      await this.#log?.close().catch(() => {})
+      this.#log = null
+      this.#isOpen = false
+      warnings.push(toNotKeptWarning((error as Error).message))
+    }
+    return { states, warnings }
+  }
+
+  peek(): ReadonlyMap<string, ScheduleState> {
+    const states = new Map<string, ScheduleState>()
+    try {
+      if (this.#options.persists) this.#readStates(states, null)
+    } catch {
+      // Shown without what was kept.
+    }
+    return states
+  }
+
+  save(changes: KeptStates): Promise<void> {
+    if (!this.#isOpen) return Promise.resolve()
+    let lines = ''
+    for (const [key, state] of changes) {
+      const text = state === null ? 'null' : JSON.stringify(toStateRecord(state))
+      if (state === null) this.#texts.delete(key)
+      else this.#texts.set(key, text)
+      lines += `{"seq":${++this.#seq},"key":${JSON.stringify(key)},"state":${text}}\n`
+    }
+    return this.#inTurn(() => this.#append(lines))
+  }
+
+  flush(): Promise<void> {
+    if (!this.#isOpen || (this.#seq === this.#flushedSeq && !this.#isTorn)) return Promise.resolve()
+    return this.#inTurn(() => this.#writeAll())
+  }
+
+  /** The folder was deleted or moved: everything is written again, unless another gateway has taken it. */
+  #handleReplaced(rival: LockHolder | null): void {
+    if (rival !== null) {
+      // Its files are there now.
+      this.#isOpen = false
+      void this.close().then(() => this.onLost?.())
+      return
+    }
+    if (!this.#isOpen) return
+    this.#isTorn = true
+    void this.#inTurn(async () => {
+      await this.#log?.close().catch(() => {})
+      this.#log = null
+      await this.#writeAll()
+    }).catch(() => {})
+  }
+
+  async close(): Promise<void> {
+    this.#stopWatching()
+    await this.flush().catch(() => {})
+    this.#isOpen = false
+    await this.#turn
+    await this.#log?.close().catch(() => {})
+    this.#log = null
+  }
+
+  async #append(lines: string): Promise<void> {
+    const { maxLogBytes = MAX_LOG_BYTES } = this.#options
+    // What is to be added is among all states already.
+    if (this.#isTorn || this.#logBytes + lines.length > maxLogBytes) return this.#writeAll()
+    this.#isTorn = true
+    await this.#log?.appendFile(lines)
+    await this.#log?.datasync()
+    this.#isTorn = false
+    this.#logBytes += lines.length
+  }
+
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const done = this.#turn.then(work)
+    this.#turn = done.catch(() => {})
+    return done
+  }
+
+  /** The whole file, then the log is empty: cut off in between, its lines are known by their numbers. */
+  async #writeAll(): Promise<void> {
+    const seq = this.#seq
+    const savedAt = this.#options.now() / 1000
+    const states = [...this.#texts].map(([key, text]) => `${JSON.stringify(key)}:${text}`).join(',\n')
+    const head = `{"version":${VERSION},"saved_at":${savedAt},"seq":${seq},"schedules":{`
+    this.#folder.write(this.#name, `${head}\n${states}\n}}\n`, 0o600)
+    this.#log ??= await openToAppend(this.#folder.pathOf(this.#logName))
+    await this.#log.truncate(0)
+    this.#flushedSeq = seq
+    this.#logBytes = 0
+    this.#isTorn = false
+  }
+
+  /** @param warnings - null leaves files that cannot be used where they are */
+  #readStates(states: Map<string, ScheduleState>, warnings: Warning[] | null): void {
+    for (const [key, record] of this.#read(warnings)) {
+      const state = toScheduleState(record)
+      if (state !== null) states.set(key, state)
+    }
+  }
+
+  #read(warnings: Warning[] | null): Map<string, unknown> {
+    const records = new Map<string, unknown>()
+    const whole = this.#readFile(this.#name, warnings, toWhole)
+    for (const [key, record] of Object.entries(whole?.schedules ?? {})) records.set(key, record)
+    this.#seq = whole?.seq ?? 0
+    this.#readFile(this.#logName, warnings, text => this.#readLog(text, records))
+    return records
+  }
+
+  /** @throws Error for a line that was cut off, when those before it are taken */
+  #readLog(text: string, records: Map<string, unknown>): void {
+    for (const line of text.split('\n').filter(one => one !== '')) {
+      const { seq, key, state } = JSON.parse(line) as { seq?: unknown; key?: unknown; state?: unknown }
+      if (typeof seq !== 'number' || typeof key !== 'string') throw new Error('it has lines of something else')
+      if (seq <= this.#seq) continue
+      this.#seq = seq
+      if (state === null) records.delete(key)
+      else records.set(key, state)
+    }
+  }
+
+  /** What cannot be used is given another name, and told. @returns null for that, and for a file that is not there */
+  #readFile<T>(name: string, warnings: Warning[] | null, parse: (text: string) => T): T | null {
+    const folder = this.#folder
+    const isThere = folder.list(/^/).some(entry => entry.name === name)
+    if (!isThere) return null
+    try {
+      folder.statFile(name)
+      const bytes = folder.read(name)
+      if (bytes === null) throw new Error('it cannot be read')
+      return parse(bytes.toString('utf8'))
+    } catch (error) {
+      if (warnings === null) return null
+      if (error instanceof NewerStateError) throw error
+      const aside = `${name}.set-aside-${this.#options.now()}`
+      folder.rename(name, aside)
+      warnings.push({
+        code: 'SCHEDULES_SET_ASIDE',
+        path: this.#options.path === null ? `.svc/${name}` : name,
+        message: `${name} could not be used (${(error as Error).message}) and is now ${aside}`,
+        hint: 'Schedules begin anew from what is left. Delete the file when nobody needs it.',
+      })
+      return null
+    }
+  }
+}
+
+interface Whole {
+  seq: number
+  schedules: Readonly<Record<string, unknown>>
+}
+
+/** The file was written by a newer gateway: it is not touched. */
+class NewerStateError extends Error {
+  constructor(version: number) {
+    const remedy = 'start the newer fngw again, or move the file away'
+    super(`the state file has version ${version} of a newer fngw, this one reads version ${VERSION}: ${remedy}`)
+  }
+}
+
+/** @throws Error with the reason why it is no state file */
+function toWhole(text: string): Whole {
+  if (text.trim() === '') throw new Error('it is empty')
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    throw new Error('it is no JSON: cut off, or of something else')
+  }
+  if (!isObject(value) || typeof value.version !== 'number') throw new Error('it is no state of schedules')
+  if (value.version > VERSION) throw new NewerStateError(value.version)
+  if (value.version !== VERSION) throw new Error(`it has version ${value.version}`)
+  if (!isObject(value.schedules)) throw new Error('it has no schedules')
+  return { seq: typeof value.seq === 'number' ? value.seq : 0, schedules: value.schedules }
+}
+
+function toHolderText({ pid, host, since }: LockHolder): string {
+  const where = host === '' ? '' : ` on ${host}`
+  return `process ${pid}${where}, since ${new Date(since).toISOString()}`
+}
+
+function toNotKeptWarning(reason: string): Warning {
+  return {
+    code: 'SCHEDULES_NOT_KEPT',
+    path: '.svc',
+    message: `schedules run, but their state is not kept: ${reason}`,
+    hint: 'Make .svc of the functions root writable, or set FN_SCHEDULER_STATE_PATH.',
   }
 }

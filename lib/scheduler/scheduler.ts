@@ -3,12 +3,13 @@
  * Spec: page scheduler/scheduler.
  */
 
-import type { FunctionVersion } from '../core/catalog.ts'
-import type { Warning } from '../core/errors.ts'
+import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
 import { KeepWarm, type PingOutcome } from './keep-warm.ts'
-import { Rules } from './rule.ts'
-import { Schedules, type SchedulesOptions } from './schedules.ts'
-import { WorkQueue } from './work-queue.ts'
+import { type Runnable, type RunOutcome, ScheduleRunner, type ScheduleRunnerOptions } from './schedule-runner.ts'
+import type { ScheduleState } from './schedule-store.ts'
+import { Rules, Schedule } from './schedule.ts'
+import { type Work, WorkQueue } from './work-queue.ts'
 
 interface SchedulerOptions extends Omit<SchedulesOptions, 'queue' | 'rules'> {
   /** Milliseconds between two ticks. */
@@ -62,4 +63,278 @@ export class Scheduler {
     this.schedules.setBack(now)
     this.keepWarm.setBack(now)
   }
+}
+
+// The schedules of a gateway: takes them from the catalog, puts them in the queue, and keeps their state. Spec: page scheduler/schedule.
+
+/** Milliseconds until schedules that another gateway runs are asked for again. */
+export const TAKEOVER_MS = 5000
+
+interface SchedulesOptions extends ScheduleRunnerOptions {
+  queue: WorkQueue
+  rules: Rules
+  /** False: nothing runs by itself. */
+  enabled: boolean
+  /** Milliseconds between two writings of the whole state. */
+  persistMs: number
+}
+
+/** One schedule as it is shown. */
+export interface ScheduleRow {
+  fn: FunctionVersion
+  /** null for one that is wrong. */
+  policy: SchedulePolicy | null
+  problem: string | null
+  state: Readonly<ScheduleState>
+  /** `next` in the zone of the schedule; null without one. */
+  rule: Schedule['rule']
+  isRunning: boolean
+}
+
+function isScheduled({ policy }: FunctionVersion): boolean {
+  return policy.schedule !== null || policy.scheduleProblem !== null
+}
+
+class Entry implements Work, Runnable {
+  heapIndex = -1
+  dueAt = Infinity
+  stop: AbortController | null = null
+  isGone = false
+  readonly schedule: Schedule
+  readonly onDue: (now: number) => void
+  readonly onIdle: () => void
+
+  constructor(fn: FunctionVersion, onDue: (entry: Entry, now: number) => void, onIdle: (entry: Entry) => void) {
+    this.schedule = new Schedule(fn)
+    this.onDue = now => onDue(this, now)
+    this.onIdle = () => onIdle(this)
+  }
+}
+
+export class Schedules {
+  readonly #options: SchedulesOptions
+  readonly #runner: ScheduleRunner
+  readonly #random: () => number
+  readonly #entries = new Map<string, Entry>()
+  /** States that nobody has asked for yet; null before the store was read. */
+  #kept: Map<string, ScheduleState> | null = null
+  /** How runs of earlier processes went, where schedules do not run here. */
+  #past: ReadonlyMap<string, ScheduleState> = new Map()
+  #opening: Promise<void> | null = null
+  #takeover: NodeJS.Timeout | null = null
+  #flushTimer: NodeJS.Timeout | null = null
+  #isStarted = false
+  #isClosed = false
+  #heldBy: string | null = null
+  #warnings: readonly Warning[] = []
+
+  constructor(options: SchedulesOptions) {
+    this.#options = options
+    this.#runner = new ScheduleRunner(options)
+    this.#random = options.random ?? Math.random
+    options.store.onLost = () => this.#handleLost()
+  }
+
+  get warnings(): readonly Warning[] {
+    if (this.#heldBy === null) return this.#warnings
+    const message = `schedules do not run here: another gateway of this root runs them (${this.#heldBy})`
+    const hint = 'They run here as soon as that one has ended.'
+    return [...this.#warnings, { code: 'SCHEDULES_ELSEWHERE', path: '.svc/gateway.lock', message, hint }]
+  }
+
+  /** Takes the functions of a catalog. Those that are gone are forgotten; what is the same in the others goes on. */
+  adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
+    const now = this.#options.clock.wall()
+    const changes = new Map<string, ScheduleState | null>()
+    const rules = new Set<string>()
+    for (const fn of functions.values()) {
+      if (!isScheduled(fn)) continue
+      const entry = this.#take(fn, now)
+      if (entry.hasChanged) changes.set(fn.key, entry.schedule.state)
+      rules.add(entry.schedule.state.rule)
+    }
+    for (const [key, entry] of this.#entries) {
+      const fn = functions.get(key)
+      if (fn !== undefined && isScheduled(fn)) continue
+      this.#forget(key, entry)
+      changes.set(key, null)
+    }
+    this.#options.rules.retain(rules)
+    if (this.#kept !== null) void this.#runner.keep(changes)
+    if (this.#isStarted) void this.#open()
+  }
+
+  /** Runs what is due from now on. Resolves when what earlier processes kept is read; never rejects. */
+  async start(): Promise<void> {
+    this.#isStarted = this.#options.enabled
+    if (this.#isStarted) return this.#open()
+    this.#past = this.#options.store.peek()
+    for (const entry of this.#entries.values()) this.#recall(entry)
+  }
+
+  /** The clock was set back. */
+  setBack(now: number): void {
+    for (const entry of this.#entries.values()) {
+      entry.schedule.setBack(now)
+      this.#place(entry)
+    }
+  }
+
+  /** Lets runs end within a time, then ends them, and keeps everything. */
+  async close(timeoutMs: number): Promise<void> {
+    this.#isClosed = true
+    const { clock, store, queue } = this.#options
+    if (this.#takeover !== null) clock.clearTimeout(this.#takeover)
+    if (this.#flushTimer !== null) clock.clearTimeout(this.#flushTimer)
+    for (const entry of this.#entries.values()) queue.remove(entry)
+    await this.#opening
+    await this.#runner.close(timeoutMs)
+    await store.close()
+  }
+
+  /** By key. */
+  rows(): ScheduleRow[] {
+    const rows = [...this.#entries.values()].filter(({ isGone }) => !isGone).map(toRow)
+    return rows.sort((a, b) => (a.fn.key < b.fn.key ? -1 : 1))
+  }
+
+  /** The schedule of a function. @throws GatewayError NOT_FOUND when it has none that could run */
+  rowOf(fn: FunctionVersion): ScheduleRow {
+    return toRow(this.#find(fn))
+  }
+
+  /** Runs a schedule once, now. @throws GatewayError NOT_FOUND, CONFLICT while it runs, here or in another gateway */
+  async runNow(fn: FunctionVersion): Promise<RunOutcome> {
+    const entry = this.#find(fn)
+    if (this.#isClosed) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
+    if (entry.schedule.policy === null) throw new GatewayError('CONFLICT', `the schedule of ${fn.key} is switched off`)
+    if (this.#heldBy !== null)
+      throw new GatewayError('CONFLICT', `another gateway runs the schedules of this root (${this.#heldBy})`)
+    this.#options.queue.remove(entry)
+    return this.#runner.runNow(entry)
+  }
+
+  #find(fn: FunctionVersion): Entry {
+    const entry = this.#entries.get(fn.key)
+    if (entry === undefined || entry.isGone) throw new GatewayError('NOT_FOUND', `${fn.key} has no schedule`)
+    const { scheduleProblem: problem } = entry.schedule.fn.policy
+    if (problem !== null) throw new GatewayError('CONFLICT', `the schedule of ${fn.key} is not used: ${problem}`)
+    return entry
+  }
+
+  #take(fn: FunctionVersion, now: number): { schedule: Schedule; hasChanged: boolean } {
+    let entry = this.#entries.get(fn.key)
+    const isNew = entry === undefined
+    entry ??= new Entry(
+      fn,
+      (one, at) => this.#runner.begin(one, at),
+      one => this.#onIdle(one),
+    )
+    this.#entries.set(fn.key, entry)
+    entry.isGone = false
+    const { schedule } = fn.policy
+    const policy = schedule?.enabled === true ? schedule : null
+    const rule = policy === null ? null : this.#options.rules.of(policy)
+    const hasChanged = entry.schedule.adopt(fn, policy, rule, now)
+    if (isNew) this.#restore(entry, now)
+    if (isNew) this.#recall(entry)
+    this.#place(entry)
+    return { schedule: entry.schedule, hasChanged: hasChanged || isNew }
+  }
+
+  /** One that runs is forgotten when its run ends: it does not begin again beside it when the config comes back. */
+  #forget(key: string, entry: Entry): void {
+    entry.isGone = true
+    this.#options.queue.remove(entry)
+    if (entry.stop === null) this.#entries.delete(key)
+  }
+
+  #onIdle(entry: Entry): void {
+    if (entry.isGone) this.#entries.delete(entry.schedule.fn.key)
+    else this.#place(entry)
+  }
+
+  #place(entry: Entry): void {
+    const { queue } = this.#options
+    const due = entry.schedule.nextDue
+    const waits = this.#kept !== null && !this.#isClosed && entry.stop === null && !entry.isGone && due < Infinity
+    if (waits) queue.put(entry, due)
+    else queue.remove(entry)
+  }
+
+  #open(): Promise<void> {
+    const isNeeded = this.#kept === null && !this.#isClosed && this.#entries.size > 0 && this.#takeover === null
+    if (isNeeded) this.#opening ??= this.#openNow().finally(() => (this.#opening = null))
+    return this.#opening ?? Promise.resolve()
+  }
+
+  async #openNow(): Promise<void> {
+    const { clock, store } = this.#options
+    const opened = await store.open()
+    if (this.#isClosed) return
+    if ('heldBy' in opened) {
+      if (this.#heldBy === null) this.#options.onLog('warn', `another gateway runs the schedules (${opened.heldBy})`)
+      this.#heldBy = opened.heldBy
+      this.#takeover = clock.setTimeout(() => {
+        this.#takeover = null
+        void this.#open()
+      }, TAKEOVER_MS)
+      this.#takeover.unref?.()
+      return
+    }
+    this.#heldBy = null
+    this.#warnings = opened.warnings
+    for (const { message } of opened.warnings) this.#options.onLog('warn', message)
+    this.#kept = opened.states
+    const now = clock.wall()
+    const changes = new Map<string, ScheduleState | null>()
+    for (const [key, entry] of this.#entries) {
+      this.#restore(entry, now)
+      changes.set(key, entry.schedule.state)
+      this.#place(entry)
+    }
+    // Of functions that went while no gateway was there.
+    for (const key of opened.states.keys()) changes.set(key, null)
+    opened.states.clear()
+    await this.#runner.keep(changes)
+    this.#flushLater()
+  }
+
+  /** Another gateway runs the schedules now; it is asked again and again whether it has ended. */
+  #handleLost(): void {
+    if (this.#flushTimer !== null) this.#options.clock.clearTimeout(this.#flushTimer)
+    this.#kept = null
+    for (const entry of this.#entries.values()) this.#place(entry)
+    void this.#open()
+  }
+
+  #restore(entry: Entry, now: number): void {
+    const { key } = entry.schedule.fn
+    const kept = this.#kept?.get(key)
+    if (kept === undefined) return
+    this.#kept!.delete(key)
+    entry.schedule.restore(kept, now, this.#random())
+  }
+
+  #recall({ schedule }: Entry): void {
+    const past = this.#past.get(schedule.fn.key)
+    if (past !== undefined) schedule.recall(past)
+  }
+
+  #flushLater(): void {
+    const { clock, store, persistMs } = this.#options
+    if (this.#isClosed) return
+    this.#flushTimer = clock.setTimeout(() => {
+      void store
+        .flush()
+        .catch(error => this.#runner.tellProblem(error))
+        .then(() => this.#flushLater())
+    }, persistMs)
+    this.#flushTimer.unref?.()
+  }
+}
+
+function toRow({ schedule, stop }: Entry): ScheduleRow {
+  const { fn, state, rule } = schedule
+  return { fn, policy: fn.policy.schedule, problem: fn.policy.scheduleProblem, state, rule, isRunning: stop !== null }
 }

@@ -2,7 +2,7 @@
  * Processes that a worker started and that left its group. Page: runtime/daemon.
  *
  *   while it runs   its descendants, by their parents
- *   after its end   processes with its mark in their environment; of a user of its own the orphans
+ *   after its end   processes with its mark in their environment; those of a user of its own the gateway ends
  */
 
 import { readdirSync, readFileSync } from 'node:fs'
@@ -42,17 +42,12 @@ export function killDescendants(pid, uid) {
   for (const one of processes.keys()) if (isBelow(one, processes, pid)) kill(one, uid)
 }
 
-/**
- * Kills what a worker that has ended left behind.
- * @param {string} mark - of its environment
- * @param {number | null} uid - user of the function; null: that of this process
- */
-export function killLeftovers(mark, uid) {
+/** Kills what a worker that has ended left behind. @param {string} mark - of its environment */
+export function killLeftovers(mark) {
   for (let round = 0; round < MAX_ROUNDS; round++) {
-    const pids = [...listProcesses().keys()]
-    const left = uid === null ? pids.filter(pid => isMarked(pid, mark)) : listStrays(uid)
+    const left = [...listProcesses().keys()].filter(pid => isMarked(pid, mark))
     if (left.length === 0) return
-    for (const pid of left) kill(pid, uid)
+    for (const pid of left) kill(pid, null)
   }
 }
 
@@ -61,30 +56,6 @@ function isMarked(pid, mark) {
   return readOr(() => readFileSync(`/proc/${pid}/environ`, 'latin1'), '')
     .split('\0')
     .includes(`${MARK}=${mark}`)
-}
-
-/**
- * Processes of a function's user that came to an ancestor of this process, as orphans do. Those of workers are below their daemon,
- * also below that of another gateway that gives out the same ids.
- * @param {number} uid
- */
-function listStrays(uid) {
-  const processes = listProcesses()
-  const own = new Set([...processes.keys()].filter(pid => userOf(pid) === uid))
-  const above = new Set()
-  for (let at = processes.get(process.pid); at !== undefined; at = processes.get(at.parent)) above.add(at.parent)
-  const isStray = (/** @type {number} */ pid) => {
-    let at = processes.get(pid)
-    while (at !== undefined && own.has(at.parent)) at = processes.get(at.parent)
-    return at !== undefined && above.has(at.parent)
-  }
-  return [...own].filter(isStray)
-}
-
-/** @param {number} pid */
-function userOf(pid) {
-  const status = readOr(() => readFileSync(`/proc/${pid}/status`, 'latin1'), '')
-  return Number(/^Uid:\s+(\d+)/m.exec(status)?.[1])
 }
 
 /** @param {number} pid @param {number | null} uid */

@@ -41,7 +41,7 @@ export class NoProcessError extends Error {}
  * @property {string[]} args
  * @property {NodeJS.ProcessEnv} env - the whole environment of the worker
  * @property {string} cwd
- * @property {number | null} uid - user and group that its program begins as; null: those of the daemon
+ * @property {import('./user.mjs').User | null} user - whom its program begins as; null: as the daemon
  * @property {number} memoryMb - megabytes the worker may allocate; 0 means no limit
  * @property {boolean} isWatched - its memory is looked at; otherwise the system limits its data
  * @property {import('./guard.mjs').Guard} guard
@@ -81,16 +81,16 @@ export class WorkerProcess {
   /** @param {SpawnOptions} options */
   constructor(options) {
     this.#options = options
-    this.uid = options.uid
+    this.uid = options.user?.uid ?? null
     const limitMb = options.memoryMb > 0 ? options.memoryMb + BASE_MEMORY_MB : 0
     const [command, args] = options.guard.wrap(
       options.command,
       options.args,
       options.isWatched ? 0 : limitMb,
-      options.uid,
+      options.user,
     )
     // What a user of its own writes is for that user.
-    const umask = options.uid === null ? null : process.umask(PRIVATE_UMASK)
+    const umask = options.user === null ? null : process.umask(PRIVATE_UMASK)
     this.#child = spawn(command, args, {
       cwd: options.cwd,
       env: { ...options.env, [MARK]: this.#mark },
@@ -119,7 +119,7 @@ export class WorkerProcess {
       this.#watch?.stop()
       // Children it left behind in its group end with it.
       this.#signalGroup()
-      killLeftovers(this.#mark, this.uid)
+      if (this.uid === null) killLeftovers(this.#mark)
       const timer = setTimeout(finish, OUTPUT_DRAIN_MS)
       Promise.all(outputs).then(finish)
       const end = this.#end.bind(this)

@@ -2,13 +2,21 @@
  * The user that a worker runs as, where the gateway keeps functions apart by users. Page: runtime/isolation.
  */
 
-import { readFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
+/** Of util-linux. */
+const PRLIMIT = '/usr/bin/prlimit'
 /** Of Linux: `CAP_SETGID` and `CAP_SETUID`. */
 const NEEDED_CAPABILITIES = (1n << 6n) | (1n << 7n)
 
-/** @typedef {{ uid: number, folder: string }} User - `folder` is its own: sockets, and temporary files in `tmp` */
+/**
+ * `folder` is its own: sockets, and temporary files in `tmp`; `limits` are of each process, as `prlimit` names them.
+ * @typedef {{ uid: number, folder: string, limits: Readonly<Record<string, number>> }} User
+ */
+/** Rows of /proc/self/limits. @type {Readonly<Record<string, string>>} */
+const LIMITS = { nproc: 'Max processes', nofile: 'Max open files', fsize: 'Max file size' }
 
 /**
  * @param {Record<string, any>} header - of a `start`
@@ -17,12 +25,30 @@ const NEEDED_CAPABILITIES = (1n << 6n) | (1n << 7n)
  */
 export function parseUser({ user }) {
   if (user === undefined || user === null) return null
-  const { uid, folder } = user
+  const { uid, folder, limits = {} } = user
   if (!Number.isInteger(uid) || uid < 1 || typeof folder !== 'string')
     throw new Error('user must have uid, above 0, and folder')
   if (!canChangeUser())
     throw new Error(`a worker cannot run as user ${uid}: the daemon has neither root nor CAP_SETUID and CAP_SETGID`)
-  return { uid, folder }
+  for (const [name, value] of Object.entries(limits))
+    if (!(name in LIMITS) || !Number.isInteger(value)) throw new Error(`user.limits has no ${name} of ${value}`)
+  return { uid, folder, limits }
+}
+
+/**
+ * Command line that sets limits, without the process that it sets them for.
+ * @param {User['limits']} limits
+ * @returns {string[]} empty where the system has no such program, or nothing is limited
+ */
+export function toPrlimit(limits) {
+  if (Object.keys(limits).length === 0) return []
+  // Nobody but root raises a limit: what is lower already holds.
+  const own = readFileSync('/proc/self/limits', 'utf8')
+  const flags = Object.entries(limits).map(([name, value]) => {
+    const hard = Number(new RegExp(`^${LIMITS[name]}\\s+\\S+\\s+(\\d+)`, 'm').exec(own)?.[1] ?? value)
+    return `--${name}=${Math.min(value, hard)}`
+  })
+  return existsSync(PRLIMIT) ? [PRLIMIT, ...flags] : []
 }
 
 function canChangeUser() {
@@ -92,7 +118,11 @@ export function withUserFolders(env, { folder }) {
  * @param {User} user
  */
 export function becomeUser(user) {
-  const { uid } = user
+  const { uid, limits } = user
+  const [command, ...flags] = toPrlimit(limits)
+  // Before the user changes: what a process of this user may still do is to change no user.
+  if (command !== undefined && spawnSync(command, [...flags, '--pid', String(process.pid)]).status !== 0)
+    throw new Error(`${command} cannot limit this process`)
   process.umask(0o077)
   process.setgroups?.([])
   process.setgid?.(uid)

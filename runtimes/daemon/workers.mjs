@@ -12,6 +12,7 @@ import { Guard } from './guard.mjs'
 import { Meeting } from './meeting.mjs'
 import { isDataReserved } from './memory.mjs'
 import { NoProcessError, WorkerProcess } from './process.mjs'
+import { QUIET_MS, SpareCount } from './spare-count.mjs'
 import { asUser, parseUser, withUserFolders } from './user.mjs'
 
 /** Milliseconds without a `start` before the next spare is started: a first call shall have the processor for itself. */
@@ -27,6 +28,9 @@ const WORKER_VARIABLES =
   /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|TMP|TEMP|SSL_CERT_FILE|SSL_CERT_DIR)$/
 /** Read and write for the owner and its group. */
 const GROUP_SOCKET_MODE = 0o660
+/** @type {Clock} */
+const SYSTEM_CLOCK = { monotonic: () => performance.now(), setTimeout, clearTimeout }
+
 /**
  * A gateway, as its workers see it.
  * @typedef {object} Owner
@@ -55,6 +59,13 @@ const GROUP_SOCKET_MODE = 0o660
  */
 
 /**
+ * @typedef {object} Clock
+ * @property {() => number} monotonic - ms
+ * @property {(callback: () => void, ms: number) => any} setTimeout
+ * @property {(timer: any) => void} clearTimeout
+ */
+
+/**
  * @typedef {object} WorkersOptions
  * @property {import('./address.mjs').Address} address - the daemon's own
  * @property {string} root - functions root, full path
@@ -62,6 +73,7 @@ const GROUP_SOCKET_MODE = 0o660
  * @property {number} memoryMb - megabytes a worker may allocate; 0 means no limit
  * @property {number} spares - workers to keep ready of each style
  * @property {string[]} styles - styles of which spares are wanted from the beginning
+ * @property {Clock} [clock]
  */
 
 export class Workers {
@@ -83,8 +95,11 @@ export class Workers {
   #waiting = []
   #starting = 0
   #count = 0
-  /** @type {NodeJS.Timeout | null} */
+  #clock
+  #spareCount
   #spareTimer = null
+  /** Runs when no start came for a while. */
+  #quietTimer = null
   /** Why no worker can be started, whatever its function; null while they can. @type {string | null} */
   #trouble = null
   /** Told of a new trouble, and of its end. @type {Set<(trouble: string | null) => void>} */
@@ -98,6 +113,8 @@ export class Workers {
   /** @param {WorkersOptions} options */
   constructor(options) {
     this.#options = options
+    this.#clock = options.clock ?? SYSTEM_CLOCK
+    this.#spareCount = new SpareCount(options.spares)
     // Programs of go and rust reserve no data.
     this.#isWatched = options.runtime === 'node' && isDataReserved()
     this.#styles = new Set(options.styles)
@@ -118,6 +135,7 @@ export class Workers {
     const named = typeof header.worker === 'string' ? await this.#takeOffered(owner, header.worker) : null
     const spare = named === null && isForSpare(header, user) ? this.#takeSpare(style) : undefined
     this.#styles.add(style)
+    this.#noteStart(style)
     this.planSpares()
     if (named !== null) return named
     if (spare !== undefined) {
@@ -168,11 +186,7 @@ export class Workers {
   /** A gateway is here that may want to know of spares. @param {Owner} owner */
   meet(owner) {
     if (owner.takesReady) this.#taker = owner
-    for (const spare of this.#spares)
-      spare.process.warm.then(
-        () => this.#offer(spare),
-        () => {},
-      )
+    this.#offerSpares()
     this.planSpares()
   }
 
@@ -183,21 +197,56 @@ export class Workers {
 
   /** @param {number} delayMs */
   #planSpares(delayMs) {
-    if (this.#spareTimer !== null) clearTimeout(this.#spareTimer)
+    if (this.#spareTimer !== null) this.#clock.clearTimeout(this.#spareTimer)
     this.#spareTimer = null
     if (this.#stopping || this.#expected !== null) return
-    const { spares } = this.#options
-    const missing = [...this.#styles].find(
-      style => this.#spares.filter(worker => worker.style === style).length < spares,
-    )
+    const now = this.#clock.monotonic()
+    const missing = [...this.#styles].find(style => this.#sparesOf(style).length < this.#spareCount.wanted(style, now))
     if (missing === undefined) return
-    this.#spareTimer = setTimeout(() => {
+    this.#spareTimer = this.#clock.setTimeout(() => {
       this.#spareTimer = null
       const taker = this.#taker
       const isMet = missing === PROGRAM && taker?.takesPrograms === true && this.#options.address.path !== undefined
       if (isMet) this.#expect(taker)
       else this.#addSpare(missing)
     }, delayMs)
+  }
+
+  /** @param {string} style */
+  #sparesOf(style) {
+    return this.#spares.filter(spare => spare.style === style)
+  }
+
+  /** @param {string} style */
+  #noteStart(style) {
+    // What becomes a program is a shell, which is there at once.
+    if (style === PROGRAM) return
+    this.#spareCount.noteStart(style, this.#clock.monotonic())
+    if (this.#quietTimer !== null) this.#clock.clearTimeout(this.#quietTimer)
+    this.#quietTimer = this.#clock.setTimeout(() => this.#stopAdditionalSpares(), QUIET_MS)
+  }
+
+  /** One that was offered stays: a function may have it already. */
+  #stopAdditionalSpares() {
+    const now = this.#clock.monotonic()
+    for (const style of this.#styles) {
+      const spares = this.#sparesOf(style)
+      const surplus = spares.length - this.#spareCount.wanted(style, now)
+      if (surplus <= 0) continue
+      for (const spare of spares.filter(one => one.owner === null).slice(-surplus)) {
+        this.#spares.splice(this.#spares.indexOf(spare), 1)
+        spare.process.kill(0, 'not needed')
+      }
+    }
+  }
+
+  /** Offers as many of a style as are always ready; additional ones take their place when they are taken. */
+  #offerSpares() {
+    for (const spare of this.#spares)
+      spare.process.warm.then(
+        () => this.#offer(spare),
+        () => {},
+      )
   }
 
   /** Offers a spare for programs, which begins with the connection. @param {Owner} owner */
@@ -246,7 +295,8 @@ export class Workers {
    */
   async #offer(spare) {
     const taker = this.#taker
-    if (taker === null || spare.owner !== null || spare.isToldProgram) return
+    if (taker === null || spare.owner !== null || spare.isToldProgram || !this.#spares.includes(spare)) return
+    if (this.#sparesOf(spare.style).filter(one => one.isOffered).length >= this.#options.spares) return
     spare.owner = taker
     spare.isOffered = true
     spare.process.tell(JSON.stringify({ socket: spare.socket, start: null, user: null }))
@@ -272,6 +322,7 @@ export class Workers {
     // Its function may have ended it already: how is told by `exited`, which an error here would come before.
     this.#spares.splice(this.#spares.indexOf(spare), 1)
     spare.isOffered = false
+    this.#offerSpares()
     return spare
   }
 
@@ -349,7 +400,7 @@ export class Workers {
       command,
       args,
       env: runsAs === null ? this.#env : withUserFolders(this.#env, runsAs),
-      uid: runsAs?.uid ?? null,
+      user: runsAs,
       cwd: root,
       memoryMb,
       isWatched: this.#isWatched,
@@ -388,6 +439,7 @@ export class Workers {
     this.#all.delete(worker.id)
     const at = this.#spares.indexOf(worker)
     if (at !== -1) this.#spares.splice(at, 1)
+    if (worker.isOffered) this.#offerSpares()
     worker.owner?.send(KIND.exited, 0, { worker: worker.id, ...end })
     this.#removeSocket(worker)
   }

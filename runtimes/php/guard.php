@@ -38,7 +38,7 @@ final class Job
         foreach ($signals as $signal) {
             \pcntl_signal($signal, \SIG_DFL);
         }
-        $user?->become();
+        $user?->become($this->system);
         // Not before the user has changed: with it the kernel clears the rule that this process ends with its parent.
         // Without a second process the worker goes on as its own guard.
         if ($pid === 0) {

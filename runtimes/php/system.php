@@ -12,6 +12,8 @@ final class System
     private const PR_SET_CHILD_SUBREAPER = 36;
     private const SYS_CLOSE_RANGE = 436;
     private const CLOSE_RANGE_CLOEXEC = 4;
+    /** By the names of prlimit. */
+    public const LIMITS = ['fsize' => 1, 'nproc' => 6, 'nofile' => 7];
     private const RLIMIT_DATA = 2;
     private const RLIMIT_CORE = 4;
     /** Megabytes a process needs beside what its function may allocate: code, stacks, libraries' own memory. */
@@ -164,6 +166,18 @@ final class System
         $this->setLimit(self::RLIMIT_CORE, 0);
         if ($memoryMb > 0) {
             $this->setLimit(self::RLIMIT_DATA, ($memoryMb + self::BASE_MEMORY_MB) * 1024 * 1024);
+        }
+    }
+
+    /** @param array<string, int> $limits by names of `LIMITS`; without FFI and before PHP 8.3 nothing is limited */
+    public function limit(array $limits): void
+    {
+        foreach ($limits as $name => $value) {
+            if ($this->available) {
+                $this->setLimit(self::LIMITS[$name], $value);
+            } elseif (\function_exists('posix_setrlimit')) {
+                \posix_setrlimit(self::LIMITS[$name], $value, $value);
+            }
         }
     }
 

@@ -12,11 +12,15 @@ final class User
 
     public int $uid;
     private string $folder;
+    /** @var array<string, int> of each process, as prlimit names them */
+    private array $limits;
 
-    private function __construct(int $uid, string $folder)
+    /** @param array<string, int> $limits */
+    private function __construct(int $uid, string $folder, array $limits)
     {
         $this->uid = $uid;
         $this->folder = $folder;
+        $this->limits = $limits;
     }
 
     /**
@@ -36,11 +40,17 @@ final class User
         if (!\is_int($uid) || $uid < 1 || !\is_string($folder)) {
             throw new \RuntimeException('user must have uid, above 0, and folder');
         }
+        $limits = (array) ($user['limits'] ?? []);
+        foreach ($limits as $name => $value) {
+            if (!\is_int($value) || !isset(System::LIMITS[$name])) {
+                throw new \RuntimeException("user.limits has no $name of that value");
+            }
+        }
         if (!self::canChange()) {
             $why = 'the daemon has neither root nor CAP_SETUID and CAP_SETGID';
             throw new \RuntimeException("a worker cannot run as user $uid: $why");
         }
-        return new self($uid, $folder);
+        return new self($uid, $folder, $limits);
     }
 
     private static function canChange(): bool
@@ -77,7 +87,7 @@ final class User
     }
 
     /** Gives up root, or the capabilities to become anybody, for good. What the worker did before is the product's own; what follows may be a function's. */
-    public function become(): void
+    public function become(System $system): void
     {
         $id = $this->uid;
         \umask(077);
@@ -89,6 +99,10 @@ final class User
             \fwrite(\STDERR, "cannot become user $id\n");
             exit(70);
         }
+        // As the user: of the daemon's there may be more processes than one function may have.
+        $system->limit($this->limits);
+        // A file beyond its limit is a warning of the write, and not the worker's end.
+        \pcntl_signal(\SIGXFSZ, \SIG_IGN);
         $private = "$this->folder/tmp";
         \putenv("HOME=$private");
         \putenv("TMPDIR=$private");

@@ -1,11 +1,11 @@
 import { closeSync, fstatSync, ftruncateSync, openSync, read } from 'node:fs'
-import { Descriptors } from '../../lib/core/descriptor-limit.ts'
 import t, { type Test } from 'tap'
 import { FileSender, LARGE_TRANSFERS } from '../../lib/assets/file-sender.ts'
 import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { FreePlaces } from '../../lib/core/free-places.ts'
+import { Descriptors } from '../../lib/core/host.ts'
+import { Semaphore } from '../../lib/core/semaphore.ts'
 import type { Exchange } from '../../lib/http/exchange.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -16,7 +16,7 @@ const LARGE = 512 * 1024
 const UNREAD = 0xee
 
 /** A file, its sender, and a client that takes pieces when the test says so. */
-function makeSender(t: Test, text: Buffer, start: number, end: number, large = new FreePlaces(LARGE_TRANSFERS)) {
+function makeSender(t: Test, text: Buffer, start: number, end: number, large = new Semaphore(LARGE_TRANSFERS)) {
   const tree = makeTree({ 'a.bin': text })
   t.teardown(tree.cleanup)
   const fd = openSync(tree.path('a.bin'), 'r+')
@@ -155,9 +155,9 @@ t.test(
 )
 
 t.test('[assets/static-assets.24] only so many transfers have large pieces at once, and an end makes room', async t => {
-  const large = new FreePlaces(LARGE_TRANSFERS)
+  const large = new Semaphore(LARGE_TRANSFERS)
   const entered: boolean[] = []
-  for (let i = 0; i < 17; i++) entered.push(large.take())
+  for (let i = 0; i < 17; i++) entered.push(large.tryTake())
   t.same(entered, [...Array(16).fill(true), false])
   const long = Buffer.alloc(LARGE * 6, 'x')
   const sizes = async () => {
@@ -168,7 +168,7 @@ t.test('[assets/static-assets.24] only so many transfers have large pieces at on
     return Math.max(...one.pieces.map(piece => piece.length))
   }
   t.equal(await sizes(), CHUNK, 'no room')
-  large.giveBack()
+  large.release()
   t.equal(await sizes(), LARGE)
   t.equal(await sizes(), LARGE, 'whoever was through has left')
   const left = makeSender(t, long, 0, long.length, large)

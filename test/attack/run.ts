@@ -7,6 +7,7 @@ import { attackDaemon } from './daemons.ts'
 import { attackLinks } from './links.ts'
 import { attackSeveral } from './several.ts'
 import { startTarget } from './target.ts'
+import { attackUsers, findUserObstacle } from './users.ts'
 
 const product = buildProduct()
 let broke = 0
@@ -22,7 +23,12 @@ try {
 } finally {
   await target.close()
 }
-const others: [name: string, attack: () => Promise<Outcome>][] = [
+const obstacle = findUserObstacle()
+if (obstacle !== null) process.stdout.write(`left out: FN_ISOLATION=user: ${obstacle}\n`)
+const others: (readonly [name: string, attack: () => Promise<Outcome>])[] = [
+  ...(obstacle === null
+    ? [['FN_ISOLATION=user: functions and the packages they install', () => attackUsers(product)] as const]
+    : []),
   ['links in every folder that is written', () => attackLinks(product)],
   ['strangers at a daemon with TLS and a secret', () => attackDaemon(product, 'full')],
   ['several gateways on one functions folder, killed in turn', () => attackSeveral(product, 'full')],

@@ -3,7 +3,7 @@
 import { executionAsyncResource } from 'node:async_hooks'
 import { createServer } from 'node:http'
 
-// As lib/core/tick-shape.ts: without it one start in three serves a third less, and every ratio to it would be too good.
+// As lib/core/host.ts: without it one start in three serves a third less, and every ratio to it would be too good.
 export let kept
 process.nextTick(() => {
   kept = executionAsyncResource()

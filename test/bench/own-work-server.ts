@@ -1,7 +1,7 @@
 /** The request path over a runtime that answers at once, so that what is measured is the gateway's own work. Prints its port. */
 
 import { systemClock } from '../../lib/core/clock.ts'
-import { keepTickShape } from '../../lib/core/tick-shape.ts'
+import { keepTickShape } from '../../lib/core/host.ts'
 import { toRequestRecord } from '../../lib/http/request-record.ts'
 import { HttpServer } from '../../lib/http/server.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'

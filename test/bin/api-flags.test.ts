@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { addApiFlags, toApiClient } from '../../bin/api-flags.ts'
 import { announceGateway, findGateways } from '../../bin/running-gateways.ts'
-import { ownMark } from '../../lib/files/process-mark.ts'
+import { ownMark } from '../../lib/files/root-lock.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const tree = makeTree({

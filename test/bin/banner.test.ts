@@ -2,7 +2,7 @@ import t from 'tap'
 import { toBanner, toWarningText } from '../../bin/banner.ts'
 import type { Warning } from '../../lib/core/errors.ts'
 import type { Gateway } from '../../lib/index.ts'
-import { toPrintable } from '../../lib/observe/log-text.ts'
+import { toPrintable } from '../../lib/observe/log-line.ts'
 
 const output = { clean: toPrintable, style: (_style: unknown, text: string) => text }
 

@@ -125,7 +125,7 @@ t.test('[bin/conformance.4] a server without the tree, none at all, and wrong us
   await new Promise<void>(done => gone.listen(0, '127.0.0.1', done))
   const { port } = gone.address() as AddressInfo
   await new Promise(done => gone.close(done))
-  const nobody = { exitCode: 1, message: new RegExp(`^nobody answers at http://127.0.0.1:${port}: .*ECONNREFUSED`) }
+  const nobody = { exitCode: 1, message: new RegExp(`^no response from http://127.0.0.1:${port}: .*ECONNREFUSED`) }
   await t.rejects(conformance(`http://127.0.0.1:${port}`, {}), nobody)
 
   await t.rejects(conformance(undefined, {}), { exitCode: 2, message: /--write DIR/ })

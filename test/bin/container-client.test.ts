@@ -25,7 +25,7 @@ t.test('[bin/container.2, bin/container.4] what a client says of itself', async 
       /: Is it running\?$/,
     ],
     ['podman that cannot run', { info: { host: {} }, infoCode: 125, infoError: 'no runtime' }, /: no runtime$/],
-    ['a program that is no client', { info: 'hello' }, /: info told nothing of its daemon$/],
+    ['a program that is no client', { info: 'hello' }, /: info did not describe its daemon$/],
   ]
   for (const [name, settings, want] of cases) {
     const fake = makeFakeDocker(settings)

@@ -82,7 +82,7 @@ t.test('[bin/jobs.1, bin/jobs.2, bin/jobs.3, bin/jobs.4] every word against a ru
   t.equal(await create('slow', { key: 'k' }), 0)
   t.equal(String(out()).trim(), slow, 'the same key, the same job')
   t.equal(await writeResult(api, slow, output), 1)
-  t.match(err(), /^the job is (queued|running): there is no result yet\n$/)
+  t.match(err(), /^no result yet: the job is (queued|running)\n$/)
   await cancelJob(api, slow, output)
   t.equal(String(out()), `${slow} canceled\n`)
   await cancelJob(api, slow, output)

@@ -107,10 +107,10 @@ t.test('[bin/routes.2] explain says who answers, who lost and what is ignored', 
     /answered by users\/get\.me\.py \(python[\s\S]*lost \(less-specific\): users\/\[id\]\.js/,
   )
   t.match(explain('get', '/users/7', '.'), /answered by users\/\[id\]\.js[\s\S]*id = "7"/)
-  t.match(explain('POST', '/users/7'), /nobody answers: 405.*Allow: GET, HEAD[\s\S]*lost \(method\)/)
+  t.match(explain('POST', '/users/7'), /no route matches: 405.*Allow: GET, HEAD[\s\S]*lost \(method\)/)
   t.match(
     explain('GET', '/twice'),
-    /nobody answers: 409[\s\S]*lost \(conflict\): twice\/index\.js[\s\S]*lost \(conflict\): twice\.py/,
+    /no route matches: 409[\s\S]*lost \(conflict\): twice\/index\.js[\s\S]*lost \(conflict\): twice\.py/,
   )
   t.match(explain('GET', '/users/shared'), /ignored: users\/_shared\.js: /)
   t.match(explain('GET', '/hello'), /answered by hello\/handler\.py[\s\S]*hello\/handler\.js/)

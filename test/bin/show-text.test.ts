@@ -4,7 +4,7 @@ import { createLogShow } from '../../bin/show-log.ts'
 import { createTextShow, toAccessText, toLogText } from '../../bin/show-text.ts'
 import type { LogRecord } from '../../lib/index.ts'
 import type { GatewayEvents } from '../../lib/observe/events.ts'
-import { toPrintable } from '../../lib/observe/log-text.ts'
+import { toPrintable } from '../../lib/observe/log-line.ts'
 import { followed, REQUEST } from '../helpers/shown.ts'
 
 const style = (name: unknown, text: string): string => `<${String(name)}>${text}</>`

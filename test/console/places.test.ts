@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isFile, toPieces, toTold } from '../../console/pages/function/places.ts'
+import { isFile, toPieces, toLineMessages } from '../../console/pages/function/places.ts'
 
 const places = (message: string): string[] =>
   toPieces(message).flatMap(piece => (typeof piece === 'string' ? [] : [`${piece.file} ${piece.line}`]))
@@ -25,7 +25,7 @@ t.test('[console/function.5] lines of one file alone', async t => {
   t.ok(isFile({ file: '/srv/a/handler.js', line: 1 }, 'a/handler.js'))
   t.notOk(isFile({ file: '/srv/aa/handler.js', line: 1 }, 'a/handler.js'))
   const messages = ['a/handler.js:3: one', 'b/handler.js:4: two', 'a/handler.js:3: one', 'nothing']
-  t.same(toTold(messages, 'a/handler.js'), [{ line: 3, message: 'a/handler.js:3: one' }])
+  t.same(toLineMessages(messages, 'a/handler.js'), [{ line: 3, message: 'a/handler.js:3: one' }])
 })
 
 t.test('[console/function.5] a long hostile message takes no time', async t => {

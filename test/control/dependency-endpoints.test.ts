@@ -20,8 +20,8 @@ t.test('[control/dependencies.1, control/dependencies.2, control/dependencies.3]
   const states = [
     { fn: makeFn({ name: 'a' }), state: null },
     { fn: makeFn({ name: 'b' }), state: { state: 'ready', since, error: null, step: null } },
-    { fn: makeFn({ name: 'c' }), state: { state: 'preparing', since, error: null, step: 'waiting for a place' } },
-    { fn: makeFn({ name: 'd' }), state: { state: 'preparing', since, error: null, step: 'waiting for a place' } },
+    { fn: makeFn({ name: 'c' }), state: { state: 'preparing', since, error: null, step: 'waiting in the queue' } },
+    { fn: makeFn({ name: 'd' }), state: { state: 'preparing', since, error: null, step: 'waiting in the queue' } },
     { fn: makeFn({ name: 'e' }), state: { state: 'failed', since, error, step: null } },
   ] as const
   const build = {
@@ -43,7 +43,7 @@ t.test('[control/dependencies.1, control/dependencies.2, control/dependencies.3]
         key: 'node/c@default',
         runtime: 'node',
         state: 'preparing',
-        step: 'waiting for a place',
+        step: 'waiting in the queue',
         since: now - 2,
         ...nothing,
       },

@@ -1,9 +1,15 @@
 import { availableParallelism, totalmem } from 'node:os'
 import { constants, PerformanceObserver } from 'node:perf_hooks'
 import t from 'tap'
-import { BytePool, ByteBudget, toBudgetBytes } from '../../lib/core/byte-pool.ts'
-import { joined, lengthOf } from '../../lib/core/bytes.ts'
-import { findCollector, YoungGarbage } from '../../lib/core/young-garbage.ts'
+import {
+  ByteBudget,
+  BytePool,
+  findCollector,
+  joined,
+  lengthOf,
+  toBudgetBytes,
+  YoungGarbage,
+} from '../../lib/core/byte-pool.ts'
 import { FakeClock } from '../helpers/clock.ts'
 
 const KIB = 1024

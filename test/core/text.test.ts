@@ -3,7 +3,7 @@ import { showText } from '../../lib/config/findings.ts'
 import { compareText, escapeUnsafe } from '../../lib/core/text.ts'
 import { AccessLogFormat } from '../../lib/observe/access-log.ts'
 import type { RequestRecord } from '../../lib/observe/events.ts'
-import { toPrintable } from '../../lib/observe/log-text.ts'
+import { toPrintable } from '../../lib/observe/log-line.ts'
 
 /** Every kind of character that could forge or hide output, first and last of its range. */
 const UNSAFE: readonly [name: string, character: string][] = [

@@ -12,7 +12,7 @@ import {
 import { basename, dirname } from 'node:path'
 import t from 'tap'
 import { BuildKey, Workspace } from '../../lib/dependencies/build-cache.ts'
-import { blankOut, GO_TEXT, lineOf, RUST_TEXT, type TextRules } from '../../lib/dependencies/source-text.ts'
+import { blankOut, GO_TEXT, lineOf, RUST_TEXT, type TextRules } from '../../lib/dependencies/build.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'
 

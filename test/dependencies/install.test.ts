@@ -566,3 +566,48 @@ t.test('[dependencies/install.6] switched off, the record of an earlier install 
   })
   t.equal(off.recordOf(bed.fn('b')), null)
 })
+
+t.test('[dependencies/resolve.17] a look at one function does not look at all of them', async t => {
+  const functions = new Map<string, FunctionVersion>()
+  for (let i = 0; i < 500; i++) {
+    const fn = makeFn({ name: `f${i}`, runtime: i % 2 === 0 ? 'python' : 'node', fnDir: `/r/d${i % 100}` })
+    functions.set(fn.key, fn)
+  }
+  let walks = 0
+  const counted = new Proxy(functions, {
+    get: (target, name) => {
+      if (name === 'values' || name === Symbol.iterator || name === 'entries') walks += 1
+      const value = Reflect.get(target, name)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+  const units: number[] = []
+  const step = {
+    runtime: 'python',
+    isOn: true,
+    concurrency: 1,
+    isAhead: true,
+    isWanted: ({ functions }) => {
+      units.push(functions.length)
+      return false
+    },
+  } as Partial<InstallStep> as InstallStep
+  const installer = new Installer(step, {
+    functionsRoot: '/r',
+    clock: systemClock,
+    isPrivate: false,
+    packsOf: () => [],
+  })
+  installer.retain(counted)
+  for (const fn of functions.values()) if (fn.runtime === 'python') t.notOk(installer.isNeeded(fn))
+  t.equal(walks, 1)
+  t.same(new Set(units), new Set([5]), 'with those of its folder and runtime')
+  t.equal(units.length, 50, 'one look for the functions of a folder, not one for each')
+  installer.retain(new Map(functions))
+  const [first] = functions.values()
+  t.notOk(installer.isNeeded(first!))
+  t.equal(units.length, 51, 'after a reload it is looked at again')
+  t.notOk(installer.isNeeded(makeFn({ name: 'unknown', runtime: 'python', fnDir: '/r/new' })))
+  t.notOk(installer.isNeeded(makeFn({ name: 'unknown', runtime: 'python', fnDir: '/r/new' })))
+  t.equal(units.length, 53, 'what the catalog does not have is looked at each time')
+})

@@ -3,15 +3,9 @@ import { join } from 'node:path'
 import t from 'tap'
 import type { BuildTools } from '../../lib/dependencies/build.ts'
 import { systemClock } from '../../lib/core/clock.ts'
-import {
-  findNodeImports,
-  ImportReads,
-  mayImportPackages,
-  type NodeInferBackend,
-} from '../../lib/dependencies/node-imports.ts'
+import { findNodeImports, mayImportPackages, type NodeInferBackend } from '../../lib/dependencies/node-imports.ts'
 import { runTool } from '../../lib/dependencies/run-tool.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
-import { until } from '../helpers/worker-client.ts'
 
 const signal = new AbortController().signal
 const tools: BuildTools = {
@@ -154,34 +148,6 @@ t.test('[dependencies/node.1] most functions are known to import no package with
   t.equal(may('commented.js'), true)
   t.equal(may('gone.js'), false)
 })
-
-t.test(
-  '[dependencies/node.1] so many processes read imports at once, and the next one comes when one is done',
-  async t => {
-    const reads = new ImportReads(2)
-    const open: (() => void)[] = []
-    const ended: number[] = []
-    const all = [0, 1, 2, 3].map(async index => {
-      await reads
-        .run(async () => {
-          await new Promise<void>(resolve => open.push(resolve))
-          if (index === 1) throw new Error('broken')
-        })
-        .catch(() => {})
-      ended.push(index)
-    })
-    await until(() => open.length === 2)
-    open[1]?.()
-    await until(() => open.length === 3)
-    t.same(ended, [1])
-    open[0]?.()
-    open[2]?.()
-    await until(() => open.length === 4)
-    open[3]?.()
-    await Promise.all(all)
-    t.equal(await reads.run(async () => 'free'), 'free')
-  },
-)
 
 const OPTIONAL = [
   ["try { require('x') } catch {}", true],

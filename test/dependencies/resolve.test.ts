@@ -13,9 +13,14 @@ import { setImmediate } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { type Builder, type BuildPlan, type BuildTools, sourceError } from '../../lib/dependencies/build.ts'
-import type { Made } from '../../lib/dependencies/made.ts'
-import { createBuilds } from '../../lib/dependencies/create-builds.ts'
+import {
+  type Builder,
+  type BuildPlan,
+  type BuildTools,
+  type InstallResult,
+  sourceError,
+} from '../../lib/dependencies/build.ts'
+import { createBuilds } from '../../lib/dependencies/resolve.ts'
 import { Builds } from '../../lib/dependencies/resolve.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { runTool } from '../../lib/dependencies/run-tool.ts'
@@ -27,7 +32,7 @@ import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
 
 const SHELL = '/bin/sh'
-const MADE: Made = { packages: null, bytes: 1000, names: [], isShared: false }
+const MADE: InstallResult = { packages: null, bytes: 1000, names: [], isShared: false }
 
 /** A builder whose builds last until the test lets them go. */
 function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, string> } = {}) {
@@ -56,7 +61,7 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
       build: tools => {
         started.push(fn.name)
         seen.push(tools)
-        return new Promise<Made>((resolve, reject) =>
+        return new Promise<InstallResult>((resolve, reject) =>
           gates.set(fn.name, error => (error === undefined ? resolve(MADE) : reject(error))),
         )
       },
@@ -497,10 +502,10 @@ t.test(
     t.equal(stateOf('a'), null, 'nobody asked')
     const begun = bed.clock.monotonic()
     const [a, b] = [bed.builds.prepare(fn('a')), bed.builds.prepare(fn('b'))]
-    t.match(stateOf('a'), { state: 'preparing', since: begun, step: 'looking at what it needs', error: null })
+    t.match(stateOf('a'), { state: 'preparing', since: begun, step: 'resolving dependencies', error: null })
     await bed.isStarted('a')
     await setImmediate()
-    t.match(stateOf('b'), { state: 'preparing', step: 'waiting for a place' })
+    t.match(stateOf('b'), { state: 'preparing', step: 'waiting in the queue' })
     bed.clock.advance(700)
     bed.finish('a')
     await a
@@ -778,4 +783,52 @@ t.test("[files/function-file.1] a manifest that is not the function's own is not
     detail: { file: 'a/package.json' },
   })
   t.same(reads, [tree.path('a/package.json')])
+})
+
+t.test(
+  '[dependencies/resolve.17] sixteen are looked at in a turn, in order, and what a call asks for goes first',
+  async t => {
+    const looked: string[] = []
+    const { builds } = makePlain(t, { isNeeded: ({ name }) => looked.push(name) === 0 })
+    const functions = Array.from({ length: 50 }, (_, at) => nodeFn(`f${at}`))
+    for (const fn of functions) builds.prepareAhead(fn)
+    t.same(looked, [], 'none within the turn of the caller')
+    const asked = [40, 41, 40].map(at => builds.prepare(functions[at]!))
+    t.match(builds.stateOf(functions[49]!), { state: 'preparing', step: 'resolving dependencies' })
+    const counts: number[] = []
+    while (looked.length < 50) {
+      const before = looked.length
+      await setImmediate()
+      counts.push(looked.length - before)
+    }
+    t.same(await Promise.all(asked), [null, null, null])
+    const others = functions.map(({ name }) => name).filter(name => name !== 'f40' && name !== 'f41')
+    t.same(looked, ['f40', 'f41', ...others])
+    t.ok(
+      counts.every(count => count <= 16),
+      `${counts}`,
+    )
+    await builds.prepare(nodeFn('late'))
+    t.equal(looked.at(-1), 'late', 'one that comes when none waits')
+  },
+)
+
+t.test('[dependencies/resolve.18] functions that are gone, replaced or left at the end are not looked at', async t => {
+  const looked: string[] = []
+  const { builds, failures } = makePlain(t, { isNeeded: fn => looked.push(`${fn.name} ${fn.signature}`) === 0 })
+  const [kept, gone, old] = [nodeFn('kept'), nodeFn('gone'), nodeFn('moved', { signature: '1' })]
+  for (const fn of [gone, old, kept]) builds.prepareAhead(fn)
+  const stopped = t.rejects(builds.prepare(gone), { message: 'build was stopped' })
+  const young = nodeFn('moved', { signature: '2' })
+  builds.retain(new Map([kept, young].map(fn => [fn.key, fn])))
+  for (const fn of [kept, young]) builds.prepareAhead(fn)
+  await stopped
+  await until(() => looked.length === 2)
+  t.same(looked, [`kept ${kept.signature}`, 'moved 2'])
+  builds.prepareAhead(nodeFn('late'))
+  await builds.close()
+  builds.prepareAhead(nodeFn('later'))
+  await setImmediate()
+  t.equal(looked.length, 2)
+  t.same(failures, [])
 })

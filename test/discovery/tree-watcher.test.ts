@@ -9,7 +9,7 @@ import { snapshotOf } from '../helpers/discovery.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 
 /** Collects what a watcher marks, as it is told later; `until` waits for it. */
-class Told {
+class LineMessage {
   readonly paths = new Set<string>()
   readonly #queue = new ChangeQueue({
     clock: systemClock,
@@ -43,7 +43,7 @@ async function watching(t: Test, entries: Record<string, TreeEntry>, options: Pa
     'root/': '',
     ...Object.fromEntries(Object.entries(entries).map(([path, entry]) => [`root/${path}`, entry])),
   })
-  const told = new Told()
+  const told = new LineMessage()
   let watcher!: TreeWatcher
   await new Promise<void>(onReady => {
     watcher = new TreeWatcher({

@@ -13,7 +13,7 @@ import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 const DEBOUNCE_MS = 10
 
 /** Collects what a watcher tells; `until` waits for it. */
-class Told {
+class LineMessage {
   readonly paths = new Set<string>()
   readonly calls: string[][] = []
   readonly warnings: Warning[] = []
@@ -49,7 +49,7 @@ async function watching(t: Test, entries: Record<string, TreeEntry>, options: Pa
     'root/': '',
     ...Object.fromEntries(Object.entries(entries).map(([path, entry]) => [`root/${path}`, entry])),
   })
-  const told = new Told()
+  const told = new LineMessage()
   const { onChange, onWarning } = told
   const watcher = watchTree({ rootPath: tree.path('root'), onChange, onWarning, debounceMs: DEBOUNCE_MS, ...options })
   // The watcher keeps no process alive, this one has to wait for it.

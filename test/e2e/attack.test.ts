@@ -4,6 +4,7 @@ import { attackDaemon } from '../attack/daemons.ts'
 import { attackLinks } from '../attack/links.ts'
 import { attackSeveral } from '../attack/several.ts'
 import { startTarget } from '../attack/target.ts'
+import { attackUsers, findUserObstacle } from '../attack/users.ts'
 import { buildProduct } from '../helpers/built.ts'
 import { hasOpenssl } from '../helpers/remote-bed.ts'
 
@@ -37,3 +38,13 @@ t.test('[reliability.8] of several gateways on one folder one keeps the jobs, an
   t.same(broken, [])
   t.comment(seen)
 })
+
+t.test(
+  '[reliability.8, runtime/isolation.17] functions that are kept apart by users reach nothing of others',
+  { skip: findUserObstacle() ?? false },
+  async t => {
+    const { broken, seen } = await attackUsers(product)
+    t.same(broken, [])
+    t.comment(seen)
+  },
+)

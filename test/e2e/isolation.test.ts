@@ -5,134 +5,26 @@ import {
   chownSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
-  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { execFileSync } from 'node:child_process'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { createGateway, type Gateway } from '../../lib/index.ts'
-import { findProgram } from '../../lib/runtime/binaries.ts'
-import { injectBuilt, missingToolchain, shareCrates } from '../helpers/compiled.ts'
 import { runCli, startCli } from '../helpers/cli.ts'
 import { childrenOf, commandOf, descendantsOf, isRunning, statusOf } from '../helpers/processes.ts'
+import { injectBuilt } from '../helpers/compiled.ts'
+import { HANDLERS, LANGUAGES, type Language, makeRoot, PYTHON, run, SECRET, serve } from '../helpers/shell-handlers.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
 
 t.setTimeout(240_000)
 
-/** Each runs its body as a shell command and answers with what that wrote: one set of attempts for all languages. */
-const HANDLERS = {
-  node: [
-    'handler.js',
-    `import { spawnSync } from 'node:child_process'
-export const handler = event => ({ status: 200, body: spawnSync('sh', ['-c', event.body], { encoding: 'utf8' }).output.join('') })`,
-  ],
-  ts: [
-    'handler.ts',
-    `import { spawnSync } from 'node:child_process'
-export const handler = (event: { body: string }): { status: number; body: string } => ({ status: 200, body: spawnSync('sh', ['-c', event.body], { encoding: 'utf8' }).output.join('') })`,
-  ],
-  python: [
-    'handler.py',
-    `import subprocess
-def handler(event):
-    done = subprocess.run(['sh', '-c', event['body']], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    return {'status': 200, 'body': done.stdout}`,
-  ],
-  php: [
-    'handler.php',
-    `<?php function handler($event) { return ['status' => 200, 'body' => (string) shell_exec('(' . $event['body'] . ') 2>&1')]; }`,
-  ],
-  go: [
-    'handler.go',
-    `package fn
-
-import "os/exec"
-
-func handler(event map[string]any) map[string]any {
-	out, _ := exec.Command("sh", "-c", event["body"].(string)).CombinedOutput()
-	return map[string]any{"status": 200, "body": string(out)}
-}`,
-  ],
-  rust: [
-    'handler.rs',
-    `use serde_json::{json, Value};
-
-pub fn handler(event: Value) -> Value {
-    let line = format!("({}) 2>&1", event["body"].as_str().unwrap_or(""));
-    let out = std::process::Command::new("sh").arg("-c").arg(line).output().unwrap();
-    json!({ "status": 200, "body": String::from_utf8_lossy(&out.stdout) })
-}`,
-  ],
-} as const
-
-type Language = keyof typeof HANDLERS
-
-const PATH = process.env.PATH ?? ''
-/** The first one that other users may run: a home folder's is closed to them. */
-const PYTHON = ['/usr/bin/python3', '/usr/local/bin/python3'].find(path => existsSync(path)) ?? 'python3'
-
-function findObstacle(language: Language): string | null {
-  // Its workers are started as those of go are, and a build takes longer than all the rest.
-  if (language === 'rust' && process.env.FNGW_TEST_RUST_USERS === undefined)
-    return 'set FNGW_TEST_RUST_USERS to build it'
-  if (language === 'go' || language === 'rust') return missingToolchain(language)
-  return findProgram(language === 'ts' ? 'node' : language, { python: PYTHON }, PATH).problem
-}
-
-const LANGUAGES = (Object.keys(HANDLERS) as Language[]).filter(language => {
-  const problem = findObstacle(language)
-  if (problem !== null) t.comment(`${language} is left out: ${problem}`)
-  return problem === null
-})
-
-const SECRET = 'planted-in-fn-env'
 const TOKEN = 'planted-admin-token'
-
-function makeRoot(t: Test, languages: readonly Language[]): ReturnType<typeof makeTree> {
-  const tree = makeTree()
-  t.teardown(() => tree.cleanup())
-  chmodSync(tree.root, 0o755)
-  for (const language of languages) {
-    const [file, source] = HANDLERS[language]
-    tree.write({
-      [`${language}/${file}`]: source,
-      [`${language}/fn.config.json`]: { json: { timeout_ms: 20_000, invoke: { methods: ['POST'] } } },
-      [`${language}/fn.env.json`]: { json: { OWN: `${SECRET}-${language}` } },
-    })
-    chmodSync(tree.path(`${language}/fn.env.json`), 0o600)
-  }
-  return tree
-}
-
-async function serve(
-  t: Test,
-  languages: readonly Language[],
-  settings: object,
-): Promise<{ gateway: Gateway; root: string }> {
-  const tree = makeRoot(t, languages)
-  const gateway = await createGateway({
-    functionsRoot: tree.root,
-    runtimes: [...new Set(languages.map(language => (language === 'ts' ? 'node' : language)))],
-    binaries: { python: PYTHON },
-    env: { ...process.env, ...shareCrates() },
-    ...settings,
-  })
-  t.teardown(() => gateway.close())
-  return { gateway, root: tree.root }
-}
-
-async function run(gateway: Gateway, language: Language, command: string): Promise<string> {
-  const answer = await injectBuilt(gateway, { method: 'POST', url: `/${language}`, body: command })
-  return answer.status === 200 ? answer.text().trim() : `status ${answer.status}: ${answer.text()}`
-}
 
 /** Runs named commands in one call. @returns what each wrote, and why it failed */
 async function runAll(
@@ -569,44 +461,6 @@ t.test(
     t.equal(runCli(['jobs', 'ls', '--url', fngw.url], { cwd: tree.root, env: { FN_ADMIN_TOKEN: TOKEN } }).status, 0)
   },
 )
-
-/** Starts processes in sessions of their own, one of them without a parent and one without an environment, and waits. */
-const DETACH = (file: string): string => {
-  const sleep = `sh -c "echo \\$\\$ >> ${file}; exec sleep 1000" > /dev/null 2>&1 < /dev/null`
-  return `setsid ${sleep} & env -i PATH="$PATH" setsid ${sleep} & (setsid ${sleep} &); while [ $(wc -l < ${file}) -lt 3 ]; do sleep 0.01; done; exec sleep 1000`
-}
-
-for (const isolation of ['process', 'user'] as const) {
-  t.test(
-    `[runtime/daemon.22] ${isolation}: processes that a call detached end with its worker`,
-    { skip: isolation === 'user' ? NO_ROOT : process.platform !== 'linux' && 'it needs /proc' },
-    async t => {
-      const languages = LANGUAGES.filter(language => language !== 'rust')
-      const { gateway, root } = await serve(t, languages, { isolation, isolationFiles: 'close', adminToken: TOKEN })
-      const folder = mkdtempSync(join(tmpdir(), 'fngw-detached-'))
-      t.teardown(() => rmSync(folder, { recursive: true, force: true }))
-      chmodSync(folder, 0o777)
-      for (const language of languages) {
-        const config = '{"timeout_ms": 3000, "invoke": {"methods": ["POST"]}}'
-        writeFileSync(join(root, language, 'fn.config.json'), config)
-      }
-      await gateway.reload()
-      for (const language of languages) {
-        const file = join(folder, language)
-        writeFileSync(file, '')
-        chmodSync(file, 0o666)
-        const stuck = await run(gateway, language, DETACH(file))
-        t.match(stuck, /^status 504/, language)
-        const pids = readFileSync(file, 'utf8').trim().split('\n').map(Number)
-        t.equal(pids.length, 3, language)
-        await until(() => !pids.some(isRunning), 20_000).catch(() => {})
-        t.same(pids.filter(isRunning).map(commandOf), [], `${language}: nothing is left`)
-        for (const pid of pids.filter(isRunning)) process.kill(pid, 'SIGKILL')
-        t.equal(await run(gateway, language, 'echo again'), 'again')
-      }
-    },
-  )
-}
 
 t.test(
   '[runtime/isolation.9] user: a folder that belongs to a user of the range is run as that user, closed to all others',

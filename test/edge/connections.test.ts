@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
-import { Descriptors } from '../../lib/core/descriptor-limit.ts'
+import { Descriptors } from '../../lib/core/host.ts'
 import type { AnswerHead } from '../../lib/edge/answer-parser.ts'
 import { EdgeConnections, type Reuse } from '../../lib/edge/connections.ts'
 import type { Upstream } from '../../lib/edge/upstream-connection.ts'

@@ -17,9 +17,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
-import { inHeldFolder } from '../../lib/files/held-folder.ts'
-import { openToAppend, openToRead } from '../../lib/files/own-file.ts'
-import { OwnFolder } from '../../lib/files/own-folder.ts'
+import { inHeldFolder, openToAppend, openToRead, OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
 
 const TOOLONG = 'x'.repeat(300)

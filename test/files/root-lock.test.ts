@@ -4,8 +4,14 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
-import { isAlive, ownMark } from '../../lib/files/process-mark.ts'
-import { LOCK_BEAT_MS, LOCK_SILENCE_MS, type LockHolder, RootLock } from '../../lib/files/root-lock.ts'
+import {
+  isAlive,
+  LOCK_BEAT_MS,
+  LOCK_SILENCE_MS,
+  type LockHolder,
+  ownMark,
+  RootLock,
+} from '../../lib/files/root-lock.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
 

@@ -16,6 +16,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { removeAsUser, ToolUser } from '../../lib/files/tool-user.ts'
+import { endOrphans } from '../../lib/files/user-signals.ts'
 import { isRunning } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
@@ -150,18 +151,17 @@ t.test(
   },
 )
 
-t.test('[files/tool-user.3] a folder is deleted as its user, and through no link', { skip: NO_ROOT }, t => {
+t.test('[files/tool-user.3] a folder is deleted as its user, and through no link', { skip: NO_ROOT }, async t => {
   const { user, draft, tree } = makeUser(t)
   mkdirSync(join(draft.path, 'closed/deep'), { recursive: true })
   symlinkSync(tree.path('victim'), draft.pathOf('link'))
   user.give(draft)
   chmodSync(draft.pathOf('closed'), 0)
-  user.remove(draft)
+  await user.remove(draft)
   t.notOk(existsSync(draft.path))
   t.ok(existsSync(tree.path('victim/secret')))
   removeAsUser(draft, UID)
   t.pass('one that is gone is fine')
-  t.end()
 })
 
 t.test(
@@ -176,7 +176,7 @@ t.test(
     const stray = Number(text)
     await until(() => !isRunning(parent.pid!), 5000)
     t.ok(isRunning(stray))
-    user.killStrays()
+    await endOrphans(user.uid)
     await until(() => !isRunning(stray), 5000)
     t.ok(isRunning(own.pid!))
   },

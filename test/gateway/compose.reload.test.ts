@@ -5,7 +5,7 @@ import { systemClock } from '../../lib/core/clock.ts'
 import type { Warning } from '../../lib/core/errors.ts'
 import type { ReloaderOptions } from '../../lib/gateway/catalog-loader.ts'
 import { createCatalogLoader, createReloader, type GatewayContext, watchProject } from '../../lib/gateway/compose.ts'
-import { Metrics } from '../../lib/observe/metrics.ts'
+import type { Metrics } from '../../lib/observe/metrics.ts'
 import { SchemaStore } from '../../lib/validation/schema-store.ts'
 import { makeTree } from '../helpers/tree.ts'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
-import { Descriptors } from '../../lib/core/descriptor-limit.ts'
+import { Descriptors } from '../../lib/core/host.ts'
 import { createCalls, type GatewayContext } from '../../lib/gateway/compose.ts'
 import { Journal } from '../../lib/observe/journal.ts'
 import type { Runtimes } from '../../lib/runtime/runtimes.ts'

@@ -1,13 +1,13 @@
 import type { FunctionVersion, SchedulePolicy } from '../../lib/core/catalog.ts'
 import type { GatewayError, Warning } from '../../lib/core/errors.ts'
 import type { ScheduleRecord } from '../../lib/observe/events.ts'
-import { Rules } from '../../lib/scheduler/rule.ts'
+import { Rules } from '../../lib/scheduler/schedule.ts'
 import type { ScheduledRun } from '../../lib/scheduler/schedule-runner.ts'
 import type { KeptStates, ScheduleState, ScheduleStore } from '../../lib/scheduler/schedule-store.ts'
-import { Schedules } from '../../lib/scheduler/schedules.ts'
-import { WorkQueue } from '../../lib/scheduler/work-queue.ts'
+import { Schedules } from '../../lib/scheduler/scheduler.ts'
 import type { FakeClock } from './clock.ts'
 import { makeFn } from './fn.ts'
+import { WorkQueue } from '../../lib/scheduler/work-queue.ts'
 
 export const SCHEDULE: SchedulePolicy = {
   enabled: true,

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { AdapterName } from '../../lib/core/adapter-names.ts'
+import type { AdapterName } from '../../lib/core/identity.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { joined } from '../../lib/core/bytes.ts'
+import { joined } from '../../lib/core/byte-pool.ts'
 import { fetchWith, toWebRequest } from '../../lib/http/fetch.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'

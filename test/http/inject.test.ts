@@ -1,5 +1,5 @@
 import t from 'tap'
-import { joined } from '../../lib/core/bytes.ts'
+import { joined } from '../../lib/core/byte-pool.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { joined } from '../../lib/core/bytes.ts'
+import { joined } from '../../lib/core/byte-pool.ts'
 import { collectBody } from '../../lib/http/read-body.ts'
 import type { Exchange } from '../../lib/http/exchange.ts'
 import { fetchWith } from '../../lib/http/fetch.ts'

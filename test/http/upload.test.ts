@@ -1,6 +1,5 @@
 import t from 'tap'
-import { BytePool } from '../../lib/core/byte-pool.ts'
-import { type Bytes, joined, lengthOf } from '../../lib/core/bytes.ts'
+import { BytePool, type Bytes, joined, lengthOf } from '../../lib/core/byte-pool.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { UploadMemory } from '../../lib/http/upload.ts'
 import { FakeClock } from '../helpers/clock.ts'

@@ -1,7 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import t from 'tap'
-import { ADAPTER_SPELLINGS, ADAPTERS, hasAdapter } from '../../lib/core/adapter-names.ts'
-import { RUNTIMES } from '../../lib/core/identity.ts'
+import { ADAPTER_SPELLINGS, ADAPTERS, hasAdapter, RUNTIMES } from '../../lib/core/identity.ts'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import type { InjectRequest, InjectResponse } from '../../lib/http/inject.ts'
 import { checkAdapter } from '../../lib/invocation/adapters.ts'

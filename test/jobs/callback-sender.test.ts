@@ -8,23 +8,23 @@ import {
   CALLBACK_DELAY_MS,
   CALLBACK_RESULT_BYTES,
   CallbackSender,
-  toHeaderObject,
 } from '../../lib/jobs/callback-sender.ts'
-import type { JobRecord } from '../../lib/jobs/job-record.ts'
+import type { JobRecord } from '../../lib/jobs/job.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { answer, type JobsBed, makeJobs, makeStore } from '../helpers/jobs-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { httpUpstream, type Upstream } from '../helpers/upstream.ts'
+import { toHeaderObject } from '../../lib/jobs/job-result.ts'
 
-interface Told {
+interface LineMessage {
   job: JobRecord
   result: Record<string, unknown> | null
 }
 
 interface Bed extends JobsBed {
   upstream: Upstream
-  told: Told[]
+  told: LineMessage[]
   clock: FakeClock
   /** Resolves when so many were received. */
   received: (count: number) => Promise<void>
@@ -38,13 +38,13 @@ async function setup(
 ): Promise<Bed> {
   const tree = makeTree()
   t.teardown(tree.cleanup)
-  const told: Told[] = []
+  const told: LineMessage[] = []
   const waiting: { count: number; resolve: () => void }[] = []
   const upstream = await httpUpstream(async (req, res) => {
     const pieces: Buffer[] = []
     for await (const piece of req) pieces.push(piece as Buffer)
     res.writeHead(statuses[told.length] ?? 200).end()
-    told.push(JSON.parse(Buffer.concat(pieces).toString()) as Told)
+    told.push(JSON.parse(Buffer.concat(pieces).toString()) as LineMessage)
     for (const one of waiting) if (told.length >= one.count) one.resolve()
   })
   t.teardown(upstream.close)

@@ -9,9 +9,8 @@ import {
   writeFileSync,
 } from 'node:fs'
 import t from 'tap'
-import type { Job } from '../../lib/jobs/job.ts'
+import { type Job, readWhole } from '../../lib/jobs/job.ts'
 import { LOG_HEADER, toLine } from '../../lib/jobs/line-log.ts'
-import { readWhole } from '../../lib/jobs/job-store.ts'
 import { asNobody } from '../helpers/as-nobody.ts'
 import { makeJob, makeRequest, makeStore } from '../helpers/jobs-bed.ts'
 import { makeTree } from '../helpers/tree.ts'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { AccessLogFormat } from '../../lib/observe/access-log.ts'
 import type { RequestRecord } from '../../lib/observe/events.ts'
-import { MAX_LOG_LINE_BYTES } from '../../lib/observe/log-text.ts'
+import { MAX_LOG_LINE_BYTES } from '../../lib/observe/line-buffer.ts'
 
 const RECORD: RequestRecord = {
   time: Date.UTC(2026, 10, 21, 12, 3, 4, 56),

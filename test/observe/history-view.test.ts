@@ -1,9 +1,7 @@
 import t from 'tap'
 import { LogHistogram } from '../../lib/observe/histogram.ts'
-import { createStepNumbers, TIERS, WINDOWS } from '../../lib/observe/history-series.ts'
-import { HistoryStore } from '../../lib/observe/history-store.ts'
+import { createStepNumbers, HistoryStore, StepTime, TIERS, WINDOWS } from '../../lib/observe/history.ts'
 import { HistoryView } from '../../lib/observe/history-view.ts'
-import { StepTime } from '../../lib/observe/step-time.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 
@@ -12,7 +10,7 @@ const HELLO = makeFn({ name: 'hello' })
 function setup() {
   const clock = new FakeClock()
   clock.advance(600_000 - (clock.wall() % 600_000))
-  const store = new HistoryStore({ time: new StepTime(clock), maxFunctions: 10 })
+  const store = new HistoryStore(new StepTime(clock), 10)
   /** Counts so many requests of a duration now. */
   const count = (requests: number, ms: number) => {
     store.open(store.time.now())

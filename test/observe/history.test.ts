@@ -1,7 +1,6 @@
 import t from 'tap'
 import { toTotal } from '../../lib/observe/histogram.ts'
-import { type HistorySeries, type TIERS, WINDOWS } from '../../lib/observe/history-series.ts'
-import { History } from '../../lib/observe/history.ts'
+import { History, type HistorySeries, type TIERS, WINDOWS } from '../../lib/observe/history.ts'
 import { HistoryView } from '../../lib/observe/history-view.ts'
 import { Metrics } from '../../lib/observe/metrics.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -102,6 +101,19 @@ t.test('[observe/history.12] refusals by admission are throttled calls, not erro
   t.match(view().toSummary(HELLO), { requests: 4, throttled: 3, errors_4xx: 1, errors_5xx: 0, last_error: null })
   t.match(view().toTotals(store.all), { requests: 3, throttled: 2, errors_4xx: 1, errors_5xx: 0 })
   t.equal(sum(view().toSeries(store.all).throttled), 2)
+  t.equal(sum(view().toSeries(store.all).requests), 3)
+  t.end()
+})
+
+t.test('[observe/history.12] refusals do not lower the latency of a function', t => {
+  const { metrics, history, view } = setup()
+  history.start()
+  for (let i = 0; i < 10; i++) metrics.request('GET', 200, HELLO, 40, 0)
+  for (let i = 0; i < 990; i++) metrics.request('GET', 429, HELLO, 0.1, 0, false, true)
+  history.read()
+  const summary = view().toSummary(HELLO)
+  t.equal(summary.requests, 1000)
+  t.ok(Math.abs(summary.p50_ms! - 40) <= 4, `p50 is ${summary.p50_ms} ms`)
   t.end()
 })
 

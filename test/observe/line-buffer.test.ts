@@ -1,6 +1,11 @@
 import t from 'tap'
-import { eachLine, LineBuffer, type LineWriter, LOG_MEMORY_BYTES } from '../../lib/observe/line-buffer.ts'
-import { MAX_LOG_LINE_BYTES } from '../../lib/observe/log-text.ts'
+import {
+  eachLine,
+  LineBuffer,
+  type LineWriter,
+  LOG_MEMORY_BYTES,
+  MAX_LOG_LINE_BYTES,
+} from '../../lib/observe/line-buffer.ts'
 
 const textOf = ({ views }: { views: Buffer[] }): string => Buffer.concat(views).toString()
 

@@ -11,13 +11,13 @@ import {
   writeFileSync,
 } from 'node:fs'
 import t from 'tap'
-import { toLogLine, toPrintable, MAX_LOG_LINE_BYTES } from '../../lib/observe/log-text.ts'
+import { toLogLine, toPrintable } from '../../lib/observe/log-line.ts'
 import { LogStore, type LogStoreOptions } from '../../lib/observe/log-store.ts'
-import { OutputBudget } from '../../lib/observe/output-budget.ts'
+import { OutputBudget } from '../../lib/observe/function-output.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeTree } from '../helpers/tree.ts'
-import { LOG_MEMORY_BYTES } from '../../lib/observe/line-buffer.ts'
+import { LOG_MEMORY_BYTES, MAX_LOG_LINE_BYTES } from '../../lib/observe/line-buffer.ts'
 
 type Teardown = { teardown: (fn: () => void) => void }
 

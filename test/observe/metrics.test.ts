@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { Metrics } from '../../lib/observe/metrics.ts'
-import { toFamily, toLabels, toSample } from '../../lib/observe/metrics-text.ts'
+import { toFamily, toLabels, toSample } from '../../lib/observe/histogram.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const HELLO = makeFn({ name: 'hello' })

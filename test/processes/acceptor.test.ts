@@ -41,6 +41,19 @@ t.test('[processes/processes.6] what fronts count is counted in the first proces
   }
 })
 
+t.test('[processes/processes.17] a front reports its connections without a scrape of the metrics', async t => {
+  const { gateway } = await serveTwice(t, FILES)
+  const count = async (): Promise<number> => {
+    const { gateway: shown } = (await gateway.inject({ url: '/_fn/workers' })).json() as {
+      gateway: { fronts: { connections: number }[] }
+    }
+    return shown.fronts[0]?.connections ?? 0
+  }
+  const giveUpAt = performance.now() + 10_000
+  while ((await count()) === 0 && performance.now() < giveUpAt) await new Promise(resolve => setTimeout(resolve, 10))
+  t.ok((await count()) > 0)
+})
+
 t.test('[processes/processes.7] requests at fronts are told and written like any other, failures once', async t => {
   const { gateway, front } = await serveTwice(t, FILES)
   const requests: RequestRecord[] = []

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Admission } from '../../lib/invocation/admission.ts'
-import { SecretMask } from '../../lib/observe/secret-mask.ts'
+import { SecretMask } from '../../lib/observe/function-output.ts'
 import { FrontDoor } from '../../lib/processes/front-door.ts'
 import type { FrontDoorDeps } from '../../lib/processes/front-door.ts'
 import type { RuntimeCall } from '../../lib/runtime/call.ts'

@@ -10,7 +10,7 @@ import { createGateway, type Gateway } from '../../lib/index.ts'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { Admission } from '../../lib/invocation/admission.ts'
-import { SecretMask } from '../../lib/observe/secret-mask.ts'
+import { SecretMask } from '../../lib/observe/function-output.ts'
 import { toErrorHeader } from '../../lib/processes/link-text.ts'
 import type { FromFront } from '../../lib/processes/messages.ts'
 import { buildProduct, endProduct, startProduct } from '../helpers/built.ts'
@@ -375,7 +375,7 @@ t.test('[processes/processes.1] where no socket can be handed on, one process se
 /** What a front of the next beds does: the tree that it is given says so. */
 interface Script {
   functions?: FunctionVersion[]
-  /** Told as soon as the tree is there. */
+  /** LineMessage as soon as the tree is there. */
   say?: FromFront[]
   dies?: boolean
   connections?: number

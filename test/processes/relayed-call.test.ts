@@ -1,7 +1,7 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { Admission } from '../../lib/invocation/admission.ts'
-import { SecretMask } from '../../lib/observe/secret-mask.ts'
+import { SecretMask } from '../../lib/observe/function-output.ts'
 import { FrontDoor } from '../../lib/processes/front-door.ts'
 import { fromFactsHeader } from '../../lib/processes/link-text.ts'
 import type { RuntimeCall } from '../../lib/runtime/call.ts'

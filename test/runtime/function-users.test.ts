@@ -20,7 +20,7 @@ const NO_ROOT = process.geteuid?.() === 0 ? false : 'giving folders to users nee
 
 /** Users of a tree whose files are nobody's concern here. */
 function makeUsers(range: { first: number; last: number }, functionsRoot: string, isServed = (_key: string) => false) {
-  return new FunctionUsers({ range, functionsRoot, files: 'warn', isServed })
+  return new FunctionUsers({ range, functionsRoot, files: 'warn', limits: { nproc: 100 }, isServed })
 }
 
 const toMap = (...functions: FunctionVersion[]) => new Map(functions.map(fn => [fn.key, fn]))

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { FreePlaces } from '../../lib/core/free-places.ts'
 import { MAX_STREAM_LEADS, STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
+import { Semaphore } from '../../lib/core/semaphore.ts'
 import { StreamWindow } from '../../lib/runtime/stream-window.ts'
 import { createRandom } from '../helpers/random.ts'
 
@@ -27,7 +27,7 @@ t.test('[runtime/wire-protocol.15] without leads it tells half of the window at 
 })
 
 t.test('[runtime/worker-set.22] a fast stream gets a lead, once', async t => {
-  const leads = new FreePlaces(MAX_STREAM_LEADS)
+  const leads = new Semaphore(MAX_STREAM_LEADS)
   const window = new StreamWindow(0, leads)
   t.same(pass(window, 16), [HALF, HALF, HALF, HALF + STREAM_LEAD_BYTES, HALF, HALF, HALF, HALF])
   for (const [name, bytes] of [
@@ -49,7 +49,7 @@ t.test('[runtime/worker-set.22] a fast stream gets a lead, once', async t => {
 })
 
 t.test('[runtime/worker-set.22] so many streams have one at once', async t => {
-  const leads = new FreePlaces(MAX_STREAM_LEADS)
+  const leads = new Semaphore(MAX_STREAM_LEADS)
   const make = () => {
     const window = new StreamWindow(0, leads)
     return { window, hasLead: pass(window, 8).some(told => told > STREAM_LEAD_BYTES) }
@@ -77,7 +77,7 @@ t.test('[runtime/worker-set.18, runtime/worker-set.22] what is far beyond what w
   t.notOk(plain.receive(1))
   const begun = new StreamWindow(1, null)
   t.notOk(begun.receive(2 * STREAM_WINDOW_BYTES))
-  const fast = new StreamWindow(0, new FreePlaces(MAX_STREAM_LEADS))
+  const fast = new StreamWindow(0, new Semaphore(MAX_STREAM_LEADS))
   pass(fast, 8)
   t.ok(fast.receive(2 * STREAM_WINDOW_BYTES + STREAM_LEAD_BYTES))
   t.notOk(fast.receive(1))
@@ -86,7 +86,7 @@ t.test('[runtime/worker-set.18, runtime/worker-set.22] what is far beyond what w
 t.test('[runtime/worker-set.22] a worker that keeps none of a lead never waits for ever', async t => {
   const random = createRandom(22)
   for (const most of [STREAM_WINDOW_BYTES, STREAM_WINDOW_BYTES + STREAM_LEAD_BYTES, 300 * KIB]) {
-    const window = new StreamWindow(0, new FreePlaces(MAX_STREAM_LEADS))
+    const window = new StreamWindow(0, new Semaphore(MAX_STREAM_LEADS))
     let credit = STREAM_WINDOW_BYTES
     let untaken = 0
     let sent = 0

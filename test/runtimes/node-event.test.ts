@@ -1,4 +1,4 @@
-import { findCollector } from '../../lib/core/young-garbage.ts'
+import { findCollector } from '../../lib/core/byte-pool.ts'
 import t from 'tap'
 import { FnEvent } from '../../runtimes/node/event.mjs'
 

@@ -17,7 +17,10 @@ import { basename } from 'node:path'
 import t from 'tap'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
 import { listTree } from '../../runtimes/daemon/memory.mjs'
+import { SpareCount } from '../../runtimes/daemon/spare-count.mjs'
+import { Workers } from '../../runtimes/daemon/workers.mjs'
 import { encodeFrame as encodeNodeFrame, FrameReader as NodeFrameReader } from '../../runtimes/node/wire.mjs'
+import { FakeClock } from '../helpers/clock.ts'
 import { isAlive, childrenOf, killIfThere } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import {
@@ -237,6 +240,72 @@ t.test('[runtimes/node.2] starts are answered by spares, also when a spare has d
   // The next ones may be there before the last of these is seen to be gone.
   await until(() => !childrenOf(daemon.child.pid!).some(pid => spares.includes(pid)))
   await withWorker('pass.mjs', {}, async worker => t.equal((await worker.call()).text, '"pass"'))
+})
+
+t.test('[runtimes/node.42] starts that follow each other keep up to two more spares of their style', t => {
+  let free = 2 * 1024 ** 3
+  const count = new SpareCount(1, () => free)
+  const wantedAfter = (...starts: number[]): number => {
+    for (const at of starts) count.noteStart('ts', at)
+    return count.wanted('ts', starts.at(-1) ?? 0)
+  }
+  t.equal(wantedAfter(), 1)
+  t.equal(wantedAfter(0), 1, 'a single start adds none')
+  t.equal(wantedAfter(4999), 2)
+  t.equal(wantedAfter(5000), 2, 'the first one no longer counts')
+  t.equal(wantedAfter(5200, 5400, 5600), 3, 'no more than two')
+  t.equal(count.wanted('js', 5600), 1, 'of the other style none was started')
+  free = 1024 ** 3 - 1
+  t.equal(count.wanted('ts', 5600), 1, 'memory is short')
+  free = 1024 ** 3
+  t.equal(count.wanted('ts', 10_400), 1, 'one start of the last five seconds')
+  t.equal(new SpareCount(0).wanted('ts', 0), 0)
+  t.end()
+})
+
+t.test('[runtimes/node.42] additional spares are stopped five seconds after the last start', async t => {
+  const clock = new FakeClock()
+  const workers = new Workers({
+    address: { path: tree.path('additional.sock') },
+    root: tree.root,
+    runtime: 'node',
+    memoryMb: 0,
+    spares: 1,
+    styles: ['js'],
+    clock,
+  })
+  t.teardown(() => workers.close())
+  const messages: { worker: string; pid: number }[] = []
+  const owner = {
+    send: (kind: number, _id: number, header: object) => {
+      if (kind === KIND.started) messages.push(header as never)
+    },
+    sendLog: () => {},
+    takesReady: true,
+    takesPrograms: false,
+  }
+  const before = new Set(childrenOf(process.pid))
+  const mine = (): number[] => childrenOf(process.pid).filter(pid => !before.has(pid))
+  const addSpare = async (count: number): Promise<void> => {
+    clock.advance(50)
+    await until(() => mine().length === count)
+  }
+  workers.meet(owner)
+  clock.advance(0)
+  await until(() => messages.length === 1)
+  await workers.take(owner, { worker: messages[0]!.worker })
+  await addSpare(2)
+  await until(() => messages.length === 2)
+  await workers.take(owner, { worker: messages[1]!.worker })
+  await addSpare(3)
+  await until(() => messages.length === 3)
+  await addSpare(4)
+  t.equal(mine().length, 4, 'two in use, one offered, one more')
+  clock.advance(5000)
+  await until(() => mine().length === 3)
+  t.ok(isAlive(messages[2]!.pid), 'the one that was offered stays')
+  t.equal(messages.length, 3, 'the additional one was not offered')
+  await workers.take(owner, { worker: messages[2]!.worker })
 })
 
 t.test('[runtimes/node.31] a spare has no socket, and a worker’s is its owner’s alone', async t => {

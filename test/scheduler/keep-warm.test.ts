@@ -2,11 +2,11 @@ import t, { type Test } from 'tap'
 import type { FunctionVersion, KeepWarmPolicy } from '../../lib/core/catalog.ts'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import { KeepWarm, pingMethod, type PingOutcome } from '../../lib/scheduler/keep-warm.ts'
-import { WorkQueue } from '../../lib/scheduler/work-queue.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
+import { WorkQueue } from '../../lib/scheduler/work-queue.ts'
 
 const POLICY: KeepWarmPolicy = { enabled: true, minWarm: 1, pingEverySeconds: 45, idleTtlSeconds: 300 }
 
@@ -78,6 +78,25 @@ t.test('[scheduler/keep-warm.4] deleted and changed functions', async t => {
     ['b 1'],
   )
   t.match(keepWarm.rows(), [{ fn: { name: 'a' }, state: { lastError: 'runtime down', lastStatus: 0, warmAt: null } }])
+  queue.stop()
+})
+
+t.test('[scheduler/keep-warm.4] a reload keeps the state and the due time of unchanged functions', async t => {
+  const { clock, functions, pinged, answer, keepWarm, queue } = bed(warm('same'), warm('reread'))
+  clock.advance(1000)
+  await answer()
+  clock.advance(10_000)
+  const reread = warm('reread', { pingEverySeconds: 60 })
+  functions.set(reread.key, reread)
+  keepWarm.adopt(functions)
+  t.match(keepWarm.rows(), [
+    { fn: reread, policy: { pingEverySeconds: 60 }, state: { lastStatus: 200 } },
+    { fn: { name: 'same' }, state: { lastStatus: 200 } },
+  ])
+  clock.advance(34_000)
+  t.same(pinged, ['same 1', 'reread 1'], 'not due yet')
+  clock.advance(1000)
+  t.same(pinged, ['same 1', 'reread 1', 'same 1', 'reread 1'])
   queue.stop()
 })
 

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { Rules } from '../../lib/scheduler/rule.ts'
-import { Schedule } from '../../lib/scheduler/schedule.ts'
+import { Rules, Schedule } from '../../lib/scheduler/schedule.ts'
 import { type Runnable, ScheduleRunner, type ScheduledRun } from '../../lib/scheduler/schedule-runner.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { MemoryStore, RETRY, scheduled, settle } from '../helpers/schedules-bed.ts'

@@ -1,7 +1,6 @@
 import t from 'tap'
 import type { SchedulePolicy } from '../../lib/core/catalog.ts'
-import { Rules } from '../../lib/scheduler/rule.ts'
-import { INTERRUPTED, Schedule, SMALL_SET_BACK_MS } from '../../lib/scheduler/schedule.ts'
+import { INTERRUPTED, Rules, Schedule, SMALL_SET_BACK_MS } from '../../lib/scheduler/schedule.ts'
 import type { ScheduleState } from '../../lib/scheduler/schedule-store.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { createRandom } from '../helpers/random.ts'

@@ -16,7 +16,7 @@ export interface AccessLine {
 const toNumber = (value: unknown): number | null => (typeof value === 'number' ? value : null)
 const toText = (value: unknown): string => (typeof value === 'string' ? value : '')
 
-/** @returns the newest first; what is no line of it is left out */
+/** @returns newest first; other lines are dropped */
 export function parseAccessLines(lines: readonly string[]): AccessLine[] {
   return lines
     .flatMap(text => {

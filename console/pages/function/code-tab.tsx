@@ -8,13 +8,13 @@ import { Editor } from '../../parts/editor.tsx'
 import { Empty } from '../../parts/empty.tsx'
 import { query } from '../../router.ts'
 import { canWrite } from '../../session.ts'
-import { toTold } from './places.ts'
+import { toLineMessages } from './places.ts'
 import { type FileNow, Saving } from './saving.tsx'
 
 interface CodeTabProps {
   id: FunctionId
   record: FunctionRecord
-  /** What is known to be wrong with the code as it is. */
+  /** Known problems of the saved code. */
   problems: readonly string[]
   onSaved: () => void
 }
@@ -55,7 +55,7 @@ export function CodeTab({ id, record, problems, onSaved }: CodeTabProps) {
         isReadOnly={!canWrite.value || !isWhole}
         onChange={draft.set}
         onSave={() => setSaving(true)}
-        told={draft.isDirty ? [] : toTold(problems, record.file)}
+        messages={draft.isDirty ? [] : toLineMessages(problems, record.file)}
         line={toLine(query.value.get('line'))}
       />
     </>

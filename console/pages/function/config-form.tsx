@@ -11,7 +11,7 @@ import schema from '../../../spec/schema/fn.config.schema.json' with { type: 'js
 interface FormProps {
   config: Config
   isReadOnly: boolean
-  /** What the gateway refused, by field. */
+  /** Errors from the gateway, by field. */
   refusals: ReadonlyMap<string, string>
   holdings: readonly Holding[]
   onChange: (config: Config) => void

@@ -132,7 +132,7 @@ function ConfigEditor({ id, holding, record, onSaved }: ConfigTabProps & { recor
           isReadOnly={!canWrite.value}
           onChange={draft.set}
           onSave={() => setSaving(true)}
-          told={'line' in parsed ? [parsed] : toTold(refusals, draft.text)}
+          messages={'line' in parsed ? [parsed] : toLineMessages(refusals, draft.text)}
           line={null}
         />
       ) : (
@@ -164,7 +164,7 @@ function takeRefusal(
   return true
 }
 
-function toTold(refusals: ReadonlyMap<string, string>, text: string): { line: number; message: string }[] {
+function toLineMessages(refusals: ReadonlyMap<string, string>, text: string): { line: number; message: string }[] {
   return [...refusals]
     .filter(([field]) => field !== '')
     .map(([field, message]) => ({ line: lineOfField(text, field), message: `${field} ${message}` }))

@@ -14,7 +14,7 @@ export function parseConfigText(text: string): { config: Config } | { line: numb
     const { message } = error as Error
     const line = /line (\d+)/.exec(message)?.[1]
     const position = /position (\d+)/.exec(message)?.[1]
-    // Browsers tell the end of a text by no number.
+    // Browsers give no position for the end of a text.
     const at = position === undefined ? text.length : Number(position)
     return { line: line === undefined ? text.slice(0, at).split('\n').length : Number(line), message }
   }
@@ -61,7 +61,7 @@ function isSame(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other)
 }
 
-/** What a refusal says of fields, by their names; '' has what is said of none. */
+/** Error messages by field name; '' has those about no field. */
 export function parseRefusal(message: string): Map<string, string> {
   const found = new Map<string, string>()
   for (const part of message.split(/; (?=(?:body|[^\s;:]+\.json): )/)) {

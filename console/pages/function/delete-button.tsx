@@ -47,8 +47,8 @@ export function DeleteButton({ id, record }: { id: FunctionId; record: FunctionR
         <p>{toLoss(record)}</p>
         {routes.length > 0 && (
           <p>
-            Nobody answers any more at <span class="mono">{routes.join(', ')}</span>, unless another function has a
-            claim.
+            <span class="mono">{routes.join(', ')}</span> will return 404, unless another function claims the same
+            route.
           </p>
         )}
         <p>This cannot be undone, except from your version control.</p>

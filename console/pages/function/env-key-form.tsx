@@ -1,4 +1,4 @@
-/** Sets a key of an environment. What is typed for a secret is sent once and kept nowhere. Owner: page console/function. */
+/** Sets a key of an environment. A secret is sent once and not stored in the browser. Owner: page console/function. */
 
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'

@@ -1,4 +1,4 @@
-/** The environment of a function. What is secret is never shown, and never sent back unless it is typed anew. Owner: page console/function. */
+/** The environment of a function. Secrets are never shown, and sent only when they are typed again. Owner: page console/function. */
 
 import { useState } from 'preact/hooks'
 import { type ApiError, send } from '../../data/api.ts'

@@ -1,4 +1,4 @@
-/** What one function wrote and what went wrong in it, with links to the lines that errors name. Owner: page console/function. */
+/** Logs and errors of one function, with links to the lines that errors name. Owner: page console/function. */
 
 import { useEffect, useRef } from 'preact/hooks'
 import { type FunctionId, type FunctionRecord, toFunctionPage, toTarget } from '../../data/function-records.ts'

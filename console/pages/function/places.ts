@@ -38,13 +38,13 @@ export function isFile(place: Place, file: string): boolean {
   return place.file === file || place.file.endsWith(`/${file}`)
 }
 
-/** What messages say of lines of one file. */
-export function toTold(messages: readonly string[], file: string): { line: number; message: string }[] {
-  const told = messages.flatMap(message => {
+/** Messages about lines of one file, without repetitions. */
+export function toLineMessages(messages: readonly string[], file: string): { line: number; message: string }[] {
+  const found = messages.flatMap(message => {
     const place = toPieces(message).find((piece): piece is Exclude<Piece, string> => {
       return typeof piece !== 'string' && isFile(piece, file)
     })
     return place === undefined ? [] : [{ line: place.line, message }]
   })
-  return told.filter((one, index) => told.findIndex(other => other.message === one.message) === index)
+  return found.filter((one, index) => found.findIndex(other => other.message === one.message) === index)
 }

@@ -1,4 +1,4 @@
-/** What holds for a function, and where each value comes from. Owner: page console/function. */
+/** The effective policy of a function, and the source of each value. Owner: page console/function. */
 
 import type { FunctionRecord } from '../../data/function-records.ts'
 

@@ -1,4 +1,4 @@
-/** What is wrong with a function now: the catalog's warnings, and the last failure since its files changed. Owner: page console/function. */
+/** Current problems of a function: the catalog's warnings, and the last failure since its files changed. Owner: page console/function. */
 
 import { useState } from 'preact/hooks'
 import { type FunctionId, type FunctionRecord, toKey } from '../../data/function-records.ts'

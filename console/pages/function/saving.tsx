@@ -1,4 +1,4 @@
-/** Saving a file of a function: the difference is shown first, and what somebody else saved meanwhile is not lost. Owner: page console/function. */
+/** Saving a file of a function: the diff is shown first, and concurrent changes are not lost. Owner: page console/function. */
 
 import { useState } from 'preact/hooks'
 import type { ApiError } from '../../data/api.ts'
@@ -26,7 +26,7 @@ interface SavingProps {
   fault?: string | null
   /** Writes the text where the file has this tag. @throws ApiError */
   put: (text: string, etag: string | null) => Promise<FileNow>
-  /** Reads the file anew. @throws ApiError */
+  /** Reads the file again. @throws ApiError */
   read: () => Promise<FileNow>
   /** A refusal that is shown elsewhere; true when it was taken. */
   onRefusal?: (error: ApiError) => boolean

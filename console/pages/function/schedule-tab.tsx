@@ -41,11 +41,11 @@ function NoSchedule({ id }: { id: FunctionId }) {
 }
 
 function Schedule({ id, row }: { id: FunctionId; row: ScheduleRow }) {
-  const [told, setTold] = useState<{ text: string; isError: boolean } | null>(null)
+  const [notice, setNotice] = useState<{ text: string; isError: boolean } | null>(null)
   const [isBusy, setBusy] = useState(false)
   const run = async (): Promise<void> => {
     setBusy(true)
-    setTold(null)
+    setNotice(null)
     try {
       const answer = await send<{ status: number | null; error: string | null; latency_ms: number }>(
         'POST',
@@ -54,12 +54,12 @@ function Schedule({ id, row }: { id: FunctionId; row: ScheduleRow }) {
       )
       const isError = answer.error !== null && answer.error !== ''
       const status = answer.status === null ? 'no status' : `status ${answer.status}`
-      setTold({
+      setNotice({
         text: `${answer.error || `Returned ${status}`} after ${formatMs(answer.latency_ms)}.`,
         isError,
       })
     } catch (error) {
-      setTold({ text: (error as ApiError).message, isError: true })
+      setNotice({ text: (error as ApiError).message, isError: true })
     } finally {
       setBusy(false)
     }
@@ -67,8 +67,8 @@ function Schedule({ id, row }: { id: FunctionId; row: ScheduleRow }) {
   return (
     <>
       <div class="bar-of-tab">
-        <p role="status" class={told?.isError === true ? 'error' : 'quiet'}>
-          {told?.text ?? whyReadOnly.value}
+        <p role="status" class={notice?.isError === true ? 'error' : 'quiet'}>
+          {notice?.text ?? whyReadOnly.value}
         </p>
         <button
           type="button"

@@ -6,7 +6,7 @@ import type { Catalog, RouteClaim } from '../../data/records.ts'
 
 export const STATES = ['broken', 'failing', 'throttled', 'slow', 'warnings', 'warm', 'cold'] as const
 
-/** What is said of a function in one word, the worst first. */
+/** Status of a function in one word, the worst first. */
 export type State = (typeof STATES)[number]
 
 export interface FunctionRow extends FunctionId {
@@ -22,7 +22,7 @@ export interface FunctionRow extends FunctionId {
   /** All that hold; `state` is the worst of them. */
   readonly states: ReadonlySet<State>
   readonly state: State | null
-  /** What a search looks through. */
+  /** The text that a search matches. */
   readonly text: string
 }
 

@@ -1,4 +1,4 @@
-/** What the tables of the health page are made from. Owner: page console/health. */
+/** Rows of the health page's tables. Owner: page console/health. */
 
 import type { FunctionState, Health } from '../../data/health-record.ts'
 import type { WorkerRecord, Workers } from '../../data/workers.ts'

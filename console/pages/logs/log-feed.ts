@@ -1,4 +1,4 @@
-/** Lines of the logs as they come: one open answer of `/_fn/logs?follow=1`, begun anew when it breaks. Owner: page console/logs. */
+/** Live log lines: one open response of `/_fn/logs?follow=1`, requested again when it breaks. Owner: page console/logs. */
 
 import { useEffect, useState } from 'preact/hooks'
 import { ApiError, request, toUrl } from '../../data/api.ts'
@@ -64,7 +64,7 @@ async function readOnce(query: FeedQuery, signal: AbortSignal, setFeed: SetFeed)
   let count = 0
   let waiting: LogRow[] = []
   setFeed(feed => ({ ...feed, error: null, isOpen: true }))
-  // The gateway tells the last lines again to one that comes back: what was shown is not kept beside them.
+  // After a reconnect the gateway sends the last lines again, so the shown ones are dropped.
   let isAnew = true
   const flush = (): void => {
     if (signal.aborted || waiting.length === 0) return
@@ -93,6 +93,14 @@ async function readOnce(query: FeedQuery, signal: AbortSignal, setFeed: SetFeed)
 
 function toNote(skipped: number): LogRecord {
   const text = `${skipped} lines were skipped: they arrived faster than this browser could read them`
-  const nobody = { time: null, level: 'warn', request_id: null, trace_id: null, runtime: null, fn: null, version: null }
-  return { file: '', ...nobody, stream: null, text }
+  const unknown = {
+    time: null,
+    level: 'warn',
+    request_id: null,
+    trace_id: null,
+    runtime: null,
+    fn: null,
+    version: null,
+  }
+  return { file: '', ...unknown, stream: null, text }
 }

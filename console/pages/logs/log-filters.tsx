@@ -1,4 +1,4 @@
-/** What of the logs is shown: fields in the address, and chips of those that are set. Owner: page console/logs. */
+/** Filters of the logs: fields in the address, and chips of those that are set. Owner: page console/logs. */
 
 import { useEffect, useState } from 'preact/hooks'
 import { RUNTIMES } from '../../data/function-records.ts'

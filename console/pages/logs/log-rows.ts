@@ -32,7 +32,7 @@ export interface LogRow {
   /** Counts up; a row keeps it. */
   readonly id: number
   readonly record: LogRecord
-  /** What stands in the line. */
+  /** The text of the line. */
   readonly line: string
   /** Further lines of the same error. */
   readonly more: number

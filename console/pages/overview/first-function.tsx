@@ -1,4 +1,4 @@
-/** What stands on the overview while there is no function: how to make the first one. Owner: page console/overview. */
+/** The overview without functions: how to create the first one. Owner: page console/overview. */
 
 import { Empty } from '../../parts/empty.tsx'
 

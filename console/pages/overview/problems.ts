@@ -31,7 +31,7 @@ const SOURCES: Readonly<Record<string, string>> = {
 
 export function toProblems(catalog: Catalog): { warnings: Problem[]; conflicts: Conflict[] } {
   const places = toPlaces(catalog)
-  const told = catalog.warnings.filter(({ code }) => code === CONFLICT)
+  const conflicts = catalog.warnings.filter(({ code }) => code === CONFLICT)
   return {
     warnings: catalog.warnings
       .filter(({ code }) => code !== CONFLICT)
@@ -45,7 +45,7 @@ export function toProblems(catalog: Catalog): { warnings: Problem[]; conflicts: 
     conflicts: Object.entries(catalog.mapped_route_conflicts).map(([route, claims]) => ({
       route,
       methods: toDisputed(claims),
-      hint: told.find(({ message }) => message.includes(` ${route} is claimed`))?.hint ?? '',
+      hint: conflicts.find(({ message }) => message.includes(` ${route} is claimed`))?.hint ?? '',
       claims: claims.map(claim => {
         const key = toKey(claim)
         return { key, href: toHref(`functions/${key}`), path: claim.origin, source: SOURCES[claim.source] ?? '' }
@@ -64,7 +64,7 @@ function toDisputed(claims: readonly RouteClaim[]): string {
   return [...new Set(all.filter((method, index) => all.indexOf(method) !== index))].join(', ')
 }
 
-/** What is said already by the file's name before it. */
+/** Removes the file name that the row already shows. */
 function toMessage({ path, message }: Warning): string {
   return message.startsWith(`${path}: `) ? message.slice(path.length + 2) : message
 }

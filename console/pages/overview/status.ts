@@ -7,9 +7,9 @@ import { formatCount, formatMs, formatNumberOf, formatShare } from '../../format
 interface Status {
   /** null: all is well. */
   state: 'failing' | 'degraded' | null
-  /** What is up, and what is wrong. */
+  /** Running parts and problems. */
   words: string
-  /** What was counted; changes all the time. */
+  /** Counters, which change all the time. */
   numbers: string
 }
 

@@ -1,4 +1,4 @@
-/** What the overview tells of each runtime, and of the functions that are slow or failing. Owner: page console/overview. */
+/** Tables of the runtimes, and of slow and failing functions. Owner: page console/overview. */
 
 import { useMemo } from 'preact/hooks'
 import { toShownName } from '../../data/function-records.ts'

@@ -1,4 +1,4 @@
-/** What the page of packs and installs shows, from what the gateway tells. Owner: page console/packs. */
+/** Rows of the page of packs and installs. Owner: page console/packs. */
 
 import type { Catalog } from '../../data/records.ts'
 import { formatCount, formatNumberOf } from '../../format.ts'

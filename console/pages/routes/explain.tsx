@@ -1,4 +1,4 @@
-/** Who answers a request, who lost and by which rule, and which files might have been meant. Owner: page console/routes. */
+/** The route that serves a request, the candidates that lost and by which rule, and files with similar names. Owner: page console/routes. */
 
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'

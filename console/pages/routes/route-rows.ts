@@ -52,7 +52,7 @@ export function findRows(rows: readonly RouteRow[], search: string): readonly Ro
   })
 }
 
-/** Who answers, and why there is nobody. */
+/** The route that serves a request, or why there is none. */
 export function toSentence({ method, path, winner, refusal, beside }: Explanation): string {
   const asked = `${method} ${path}`
   if (beside !== null) {

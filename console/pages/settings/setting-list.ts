@@ -27,7 +27,7 @@ interface Group {
   settings: Setting[]
 }
 
-/** Those that somebody set come first, the others by section. */
+/** Changed settings first, the others by section. */
 export function toGroups(settings: readonly Setting[], search: string): Group[] {
   const found = settings.filter(setting => isFound(setting, search))
   const isChanged = ({ source }: Setting): boolean => source.kind !== 'default'

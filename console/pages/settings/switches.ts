@@ -47,7 +47,7 @@ export const SWITCHES: readonly Switch[] = [
   },
 ]
 
-/** What somebody has to know before a switch is turned; null when there is nothing. */
+/** A warning before a switch is changed; null if there is none. */
 export function toWarning({ beforeOn, beforeOff }: Switch, isOn: boolean): string | null {
   return (isOn ? beforeOff : beforeOn) ?? null
 }

@@ -63,7 +63,7 @@ export function Builder({ request, routes, onChange }: BuilderProps) {
   )
 }
 
-/** What is known of the route while it is typed. */
+/** Information about the route while it is typed. */
 function RouteHint({ request: { method, path }, routes }: Omit<BuilderProps, 'onChange'>) {
   const plain = path.split('?', 1)[0] ?? ''
   const claims = routes[plain]

@@ -28,7 +28,7 @@ interface Kept {
   readonly store?: Readonly<Record<string, unknown>>
 }
 
-/** What the gateway keeps for the console; null where this browser has to. */
+/** The history stored by the gateway; null if this browser stores it. */
 async function readStore(): Promise<Readonly<Record<string, unknown>> | null> {
   if (!canWrite.value) return null
   const { store } = await get<Kept>('/_fn/ui-state')
@@ -70,7 +70,7 @@ function readLocal(): unknown {
   }
 }
 
-/** What others may have put there is not trusted to have a shape. */
+/** Stored values may have been written by others, so their shape is checked. */
 function isEntry(value: unknown): value is HistoryEntry {
   if (typeof value !== 'object' || value === null) return false
   const { at, fields } = value as Record<string, unknown>

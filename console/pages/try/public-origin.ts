@@ -1,4 +1,4 @@
-/** Where functions are reached. It is where the console is, unless the control plane has a port of its own. Owner: page console/try. */
+/** The origin of public routes: the console's, unless the control plane has a separate port. Owner: page console/try. */
 
 import { get } from '../../data/api.ts'
 import { useLoad } from '../../data/load.ts'
@@ -22,7 +22,7 @@ interface Answer {
 
 const PATH = '/_fn/settings'
 
-/** Until the gateway has told, it is taken for the usual one. */
+/** Until the gateway responds, the usual one is assumed. */
 export function usePublicOrigin(): PublicOrigin {
   const { data } = useLoad<Answer>(PATH)
   return toPublicOrigin(gatewayUrl, data?.settings ?? [])
@@ -38,7 +38,7 @@ export function toPublicOrigin(at: URL, rows: readonly SettingRow[]): PublicOrig
   const valueOfRow = (wanted: string): unknown => rows.find(({ name }) => name === wanted)?.value ?? null
   if (valueOfRow('controlPort') === null) return { origin: at.origin, isHere: true }
   const port = valueOfRow('port')
-  // A free port that the gateway took is told nowhere.
+  // A port that the system chose is not reported.
   const shown = typeof port === 'number' && port > 0 ? `:${port}` : ''
   return { origin: `${at.protocol}//${at.hostname}${shown}`, isHere: false }
 }

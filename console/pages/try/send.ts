@@ -31,7 +31,7 @@ export interface TryAnswer {
   readonly stderr: string
   /** Frames of the function where it failed, in development; '' for none. */
   readonly stack: string
-  /** Why there is no answer, or why it broke off. */
+  /** Why there is no response, or why it was interrupted. */
   readonly error: string | null
   /** Function that answered, `node/hello@default`; null when the URL was asked itself. */
   readonly by: string | null
@@ -60,7 +60,7 @@ const MAX_SHOWN_BYTES = 32 * 1024 * 1024
 /** Milliseconds between two drawings of an answer that comes in many pieces. */
 const DRAW_MS = 50
 
-type Tell = (answer: TryAnswer) => void
+type Notify = (answer: TryAnswer) => void
 type Body = Awaited<ReturnType<typeof toBody>>
 
 /** The whole URL of a request, its path escaped. */
@@ -79,7 +79,7 @@ function headerOf(headers: readonly HeaderPair[], wanted: string): string | null
   return headers.find(([name]) => name.toLowerCase() === wanted)?.[1] ?? null
 }
 
-/** Who answers a request. @throws ApiError */
+/** The route that serves a request. @throws ApiError */
 function askWho(method: string, url: URL, host: string): Promise<Explanation> {
   return get<Explanation>('/_fn/explain', { method, path: url.pathname, host })
 }
@@ -114,16 +114,16 @@ function toHeaderRecord(headers: readonly HeaderPair[]): Record<string, string> 
   return record
 }
 
-/** Sends it and tells what there is of the answer while more comes. Never rejects. */
-export async function sendRequest(request: TryRequest, signal: AbortSignal, tell: Tell): Promise<TryAnswer> {
+/** Sends it and reports the response as it arrives. Never rejects. */
+export async function sendRequest(request: TryRequest, signal: AbortSignal, notify: Notify): Promise<TryAnswer> {
   let newest = NO_ANSWER
   let timer: ReturnType<typeof setTimeout> | undefined
   const draw = (): void => {
     clearTimeout(timer)
     timer = undefined
-    if (!signal.aborted) tell(newest)
+    if (!signal.aborted) notify(newest)
   }
-  const tellOn: Tell = answer => {
+  const notifyNow: Notify = answer => {
     const isNews = answer.isDone || answer.status !== newest.status
     newest = answer
     // Thousands of pieces a second must not hold up the page.
@@ -132,12 +132,12 @@ export async function sendRequest(request: TryRequest, signal: AbortSignal, tell
   }
   try {
     const call = await toCall(request)
-    if (call === null) await askUrl(request, signal, tellOn)
-    else await invoke(call, signal, tellOn)
+    if (call === null) await askUrl(request, signal, notifyNow)
+    else await invoke(call, signal, notifyNow)
   } catch (error) {
     const isPlain = error instanceof ApiError || error instanceof TooLarge || error instanceof Unreachable
     const why = signal.aborted ? 'stopped' : isPlain ? error.message : `no response: ${String(error)}`
-    tellOn({ ...newest, isDone: true, error: why })
+    notifyNow({ ...newest, isDone: true, error: why })
   }
   return newest
 }
@@ -157,7 +157,7 @@ interface End {
   error: string | null
 }
 
-async function invoke(call: Record<string, unknown>, signal: AbortSignal, tell: Tell): Promise<void> {
+async function invoke(call: Record<string, unknown>, signal: AbortSignal, notify: Notify): Promise<void> {
   const by = `${String(call.runtime)}/${String(call.name)}@${String(call.version ?? 'default')}`
   let answer: Response
   try {
@@ -165,7 +165,7 @@ async function invoke(call: Record<string, unknown>, signal: AbortSignal, tell: 
     answer = await callApi('POST', toUrl('/_fn/invoke'), call, { signal, headers })
   } catch (error) {
     if (!(error instanceof ApiError) || error.status === 0) throw error
-    tell({ ...NO_ANSWER, ...toFailure(error), by })
+    notify({ ...NO_ANSWER, ...toFailure(error), by })
     return
   }
   let current: TryAnswer = { ...NO_ANSWER, by, requestId: answer.headers.get('x-request-id') }
@@ -175,9 +175,9 @@ async function invoke(call: Record<string, unknown>, signal: AbortSignal, tell: 
     if (head !== undefined) current = { ...current, ...toHead(head) }
     if (chunk !== undefined) current = { ...current, ...pieces.add(fromBase64(chunk)) }
     if (end !== undefined) current = { ...current, ...toEnd(end) }
-    tell(current)
+    notify(current)
   }
-  if (!current.isDone) tell({ ...current, isDone: true, error: 'the connection to the gateway was lost' })
+  if (!current.isDone) notify({ ...current, isDone: true, error: 'the connection to the gateway was lost' })
 }
 
 function toHead({ status, headers }: Head): Partial<TryAnswer> {
@@ -228,7 +228,7 @@ class Pieces {
   }
 }
 
-/** The console has a port of its own, and no function answers. */
+/** The console has a separate port without functions. */
 class Unreachable extends Error {
   constructor(origin: string) {
     super(`no function serves this, and the console has a separate port and cannot send to ${origin}: use the command`)
@@ -241,7 +241,7 @@ class TooLarge extends Error {
 }
 
 /** Assets, documents and the gateway's own refusals are of no function: the browser asks for them. Without the cookie of the console. */
-async function askUrl(request: TryRequest, signal: AbortSignal, tell: Tell): Promise<void> {
+async function askUrl(request: TryRequest, signal: AbortSignal, notify: Notify): Promise<void> {
   const { origin, isHere } = await askPublicOrigin()
   if (!isHere) throw new Unreachable(origin)
   const body = await toBody(request)
@@ -257,18 +257,18 @@ async function askUrl(request: TryRequest, signal: AbortSignal, tell: Tell): Pro
   const pieces = new Pieces()
   const requestId = answer.headers.get('x-request-id')
   let current: TryAnswer = { ...NO_ANSWER, status: answer.status, headers: [...answer.headers], requestId }
-  tell(current)
+  notify(current)
   const reader = answer.body?.getReader()
   try {
     for (;;) {
       const part = await reader?.read()
       if (part === undefined || part.done) break
       current = { ...current, ...pieces.add(part.value) }
-      tell(current)
+      notify(current)
     }
   } finally {
     void reader?.cancel().catch(() => {})
   }
   const timing = { queue_ms: null, worker_ms: null, total_ms: performance.now() - started }
-  tell({ ...current, isDone: true, timing })
+  notify({ ...current, isDone: true, timing })
 }

@@ -23,7 +23,7 @@ export interface SnippetRequest {
 }
 
 /**
- * What must not stand in a snippet as it is: control characters, which a terminal obeys when they are pasted (a tab completes, an
+ * Characters that must be escaped in a snippet: control characters, which a terminal obeys when they are pasted (a tab completes, an
  * escape types), characters without width, and those that turn the direction of what is read.
  */
 const UNSAFE = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu

@@ -1,4 +1,4 @@
-/** What was tried before: a link leads to the request again. Owner: page console/try. */
+/** Earlier requests, each with a link that restores it. Owner: page console/try. */
 
 import type { ApiError } from '../../data/api.ts'
 import { formatDate, formatMs, NO_DATA } from '../../format.ts'

@@ -44,7 +44,7 @@ const MAX_ADDRESS_CHARS = 2000
 /** Names of headers that may hold a secret: their values stay on the page. */
 const SECRET_NAME = /auth|cookie|token|secret|password|api-?key|signature|session/i
 const HEADER_NAME = /^[!#$%&'*+.^_`|~\w-]+$/
-// What no header can carry: control characters, and what is no byte.
+// Characters that no header can carry: control characters, and those that are not bytes.
 const UNSENDABLE = /[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]/
 
 /** GET and HEAD have no body here: browsers, caches and many a function take none. */

@@ -1,0 +1,61 @@
+/** Limits on concurrent work: in all (`Semaphore`), and of one key (`KeyedMutex`). */
+
+/** @typeParam Waiter - identifies what waits, for `putFirst` */
+export class Semaphore<Waiter = unknown> {
+  #free: number
+  /** The next one first. */
+  readonly #waiting: { waiter: Waiter | undefined; go: () => void }[] = []
+
+  /** @param slots - units of work that may go on at once */
+  constructor(slots: number) {
+    this.#free = slots
+  }
+
+  /** Takes a slot without waiting. @returns false when none is free; else `release` gives it back */
+  tryTake(): boolean {
+    if (this.#free === 0) return false
+    this.#free -= 1
+    return true
+  }
+
+  release(): void {
+    // The slot goes to the next in line without being free in between.
+    const next = this.#waiting.shift()
+    if (next === undefined) this.#free += 1
+    else next.go()
+  }
+
+  /** Waits for a slot and holds it until the work has ended. */
+  async run<T>(work: () => T | Promise<T>, waiter?: Waiter): Promise<T> {
+    if (!this.tryTake()) await new Promise<void>(go => this.#waiting.push({ waiter, go }))
+    try {
+      return await work()
+    } finally {
+      this.release()
+    }
+  }
+
+  /** Moves a waiter to the head of the line. */
+  putFirst(waiter: Waiter): void {
+    const at = this.#waiting.findIndex(one => one.waiter === waiter)
+    if (at > 0) this.#waiting.unshift(...this.#waiting.splice(at, 1))
+  }
+}
+
+/** Work of one key runs one after the other, in order; that of different keys at once. */
+export class KeyedMutex {
+  /** The end of the last work of each key; never rejects. */
+  readonly #last = new Map<string, Promise<void>>()
+
+  run<T>(key: string, work: () => T | Promise<T>): Promise<T> {
+    const done = (this.#last.get(key) ?? Promise.resolve()).then(work)
+    const end = done
+      .then(() => {})
+      .catch(() => {})
+      .finally(() => {
+        if (this.#last.get(key) === end) this.#last.delete(key)
+      })
+    this.#last.set(key, end)
+    return done
+  }
+}

@@ -1,0 +1,108 @@
+/** What a function that has a user of its own may take of the machine. Owner: page runtime/quotas. */
+
+import { join } from 'node:path'
+import type { Settings } from '../config/settings.ts'
+import type { Clock } from '../core/clock.ts'
+import { DEFAULT_FUNCTION_PROCESSES } from '../core/limits.ts'
+import { runAsUser, signalAsUser } from '../files/user-signals.ts'
+
+type QuotaSettings = Pick<Settings, 'functionProcesses' | 'functionOpenFiles' | 'functionTempMb'>
+
+/** Limits of a process, as `prlimit` names them: `nproc` counts all processes and threads of the user. */
+export interface ResourceLimits {
+  nproc: number
+  nofile?: number
+  /** Bytes of one file. */
+  fsize?: number
+}
+
+const MIB = 1024 * 1024
+
+export function toLimits({ functionProcesses, functionOpenFiles, functionTempMb }: QuotaSettings): ResourceLimits {
+  return {
+    nproc: functionProcesses ?? DEFAULT_FUNCTION_PROCESSES,
+    ...(functionOpenFiles !== null && { nofile: functionOpenFiles }),
+    ...(functionTempMb !== null && { fsize: functionTempMb * MIB }),
+  }
+}
+
+/** Milliseconds between two measurements of temporary files. */
+export const TEMP_LOOK_MS = 5000
+/** Longest measurement: a function's processes could stop the one that measures. */
+export const MEASURE_LIMIT_MS = 30_000
+/** In KiB, with what the user has closed to itself. */
+const MEASURE = `find "$0" -type d ! -perm -700 -exec chmod u+rwx {} \\; 2>/dev/null
+du -skx "$0" 2>/dev/null | cut -f1`
+const EMPTY = 'find "$0" -mindepth 1 -delete'
+
+interface TempQuotaOptions {
+  clock: Pick<Clock, 'setTimeout' | 'clearTimeout'>
+  limitMb: number
+  /** Users with a folder, by id; the folder's full path. */
+  folders(): ReadonlyMap<number, string>
+  /** @param usedMb - null when they could not be measured in time */
+  onExceeded(uid: number, usedMb: number | null): void
+  /** Size of a folder in KiB; null when it cannot be measured. */
+  measure?(uid: number, folder: string): Promise<number | null>
+  /** Ends all processes of a user, which frees deleted files that are open, and deletes its temporary files. */
+  empty?(uid: number, folder: string): Promise<void>
+}
+
+/** Measures the temporary files of functions, one after the other, for as long as the gateway runs. */
+export class TempQuota {
+  readonly #options: Required<TempQuotaOptions>
+  #timer: NodeJS.Timeout | null = null
+  #isClosed = false
+
+  constructor(options: TempQuotaOptions) {
+    this.#options = { measure, empty, ...options }
+    this.#plan()
+  }
+
+  close(): void {
+    this.#isClosed = true
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+  }
+
+  #plan(): void {
+    if (this.#isClosed) return
+    this.#timer = this.#options.clock.setTimeout(() => void this.#look().then(() => this.#plan()), TEMP_LOOK_MS)
+    this.#timer.unref?.()
+  }
+
+  async #look(): Promise<void> {
+    for (const [uid, folder] of [...this.#options.folders()]) {
+      if (this.#isClosed) return
+      await this.#check(uid, join(folder, 'tmp'))
+    }
+  }
+
+  async #check(uid: number, folder: string): Promise<void> {
+    const { clock, limitMb, measure, empty, onExceeded } = this.#options
+    let isLate = false
+    let timer: NodeJS.Timeout | null = null
+    const limit = new Promise<null>(resolve => {
+      timer = clock.setTimeout(() => {
+        isLate = true
+        resolve(null)
+      }, MEASURE_LIMIT_MS)
+      timer.unref?.()
+    })
+    const usedKib = await Promise.race([measure(uid, folder), limit])
+    clock.clearTimeout(timer!)
+    const isExceeded = usedKib !== null && usedKib > limitMb * 1024
+    if (this.#isClosed || !(isExceeded || isLate)) return
+    await empty(uid, folder)
+    onExceeded(uid, usedKib === null ? null : Math.ceil(usedKib / 1024))
+  }
+}
+
+async function measure(uid: number, folder: string): Promise<number | null> {
+  const text = await runAsUser(uid, MEASURE, [folder])
+  return text === null || text.trim() === '' ? null : Number(text)
+}
+
+async function empty(uid: number, folder: string): Promise<void> {
+  await signalAsUser(uid, [['KILL', -1]])
+  await runAsUser(uid, EMPTY, [folder])
+}
