@@ -18,10 +18,10 @@ export interface WorkerEndpointsDeps {
   runtimes: ReadonlyMap<RuntimeName, Pick<Runtime, 'health' | 'daemons'>>
   dispatcher: Pick<Dispatcher, 'workers' | 'lentWorkers'>
   /** Processes that take connections beside this one. */
-  fronts: () => readonly Front[]
+  acceptors: () => readonly Acceptor[]
 }
 
-interface Front {
+interface Acceptor {
   pid: number
   isServing: boolean
   /** Open ones. */
@@ -45,11 +45,11 @@ export function createWorkerEndpoints(deps: WorkerEndpointsDeps): readonly Endpo
   ]
 }
 
-async function toWorkersRecord({ clock, runtimes, dispatcher, fronts }: WorkerEndpointsDeps): Promise<object> {
+async function toWorkersRecord({ clock, runtimes, dispatcher, acceptors }: WorkerEndpointsDeps): Promise<object> {
   const workers = [...dispatcher.workers()].map(({ fn, worker }) => ({ fn, worker, pid: pidOf(worker) }))
   const lent = [...dispatcher.lentWorkers]
   const daemons = [...runtimes.values()].flatMap(runtime => runtime.daemons ?? [])
-  const others = fronts()
+  const others = acceptors()
   const own = [...daemons.map(({ facts }) => facts.pid), ...others.map(({ pid }) => pid)]
   const facts: Facts = {
     memory: await readMemoryOf(own.filter(pid => pid !== null)),
@@ -71,7 +71,7 @@ async function toWorkersRecord({ clock, runtimes, dispatcher, fronts }: WorkerEn
       ],
     },
   ])
-  const gateway = { ...toGatewayRecord(), fronts: others.map(front => toFrontRecord(front, facts)) }
+  const gateway = { ...toGatewayRecord(), fronts: others.map(one => toAcceptorRecord(one, facts)) }
   return { runtimes: Object.fromEntries(records), gateway }
 }
 
@@ -130,7 +130,7 @@ function toLentRecord({ fn, socketIndex, pid, startedAt }: LentWorker, { workerM
   }
 }
 
-function toFrontRecord({ pid, isServing, connections, startedAt }: Front, { memory, offset }: Facts): object {
+function toAcceptorRecord({ pid, isServing, connections, startedAt }: Acceptor, { memory, offset }: Facts): object {
   return {
     pid,
     serving: isServing,

@@ -364,7 +364,7 @@ interface ControlDeps
     LogEndpointsDeps,
     Omit<MetricsEndpointsDeps, 'functions' | 'countAll'>,
     SettingsEndpointsDeps,
-    Omit<WorkerEndpointsDeps, 'fronts'>,
+    Omit<WorkerEndpointsDeps, 'acceptors'>,
     Pick<ScheduleEndpointsDeps, 'scheduler'>,
     Pick<PackEndpointsDeps, 'packs'> {
   settings: Settings
@@ -372,7 +372,7 @@ interface ControlDeps
   history: History
   dependencies: Pick<Dependencies, 'recordOf' | 'states'>
   /** The other processes; null where there are none. */
-  processes: () => Pick<Processes, 'count' | 'fronts'> | null
+  processes: () => Pick<Processes, 'count' | 'acceptors'> | null
   /** The catalog in force. */
   catalog: () => { readonly snapshot: Snapshot }
 }
@@ -410,7 +410,7 @@ export function createControlParts(deps: ControlDeps): ControlParts {
     ...createUiStateEndpoints({ access, store }),
     ...createSettingsEndpoints(deps),
     ...createDependencyEndpoints(deps),
-    ...createWorkerEndpoints({ ...deps, fronts: () => deps.processes()?.fronts ?? [] }),
+    ...createWorkerEndpoints({ ...deps, acceptors: () => deps.processes()?.acceptors ?? [] }),
   ]
   // Nobody looks at it where the console is off.
   const followSwitch = (): void => (access.flags.uiEnabled ? history.start() : history.stop())
@@ -635,7 +635,7 @@ export async function createProcesses(
 }
 
 /**
- * What a front needs to run calls of a function itself; null where only this process can: in Lua, as a user of its own, behind
+ * What an acceptor needs to run calls of a function itself; null where only this process can: in Lua, as a user of its own, behind
  * somebody else's daemon, while its files may be edited, and before it has run here.
  */
 export async function prepareLease(

@@ -1,19 +1,23 @@
 /**
- * A front: takes connections and answers them as the gateway does, from the tree that the first process has read. Whatever
+ * An acceptor: takes connections and answers them as the gateway does, from the tree that the first process has read. Whatever
  * there may be only one of is asked of the first process. Owner: page processes/processes.
  */
 
 import { randomBytes } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 import { BytePool, toBudgetBytes } from '../core/byte-pool.ts'
+import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { Descriptors, readDescriptorLimit } from '../core/host.ts'
+import type { Discovery } from '../discovery/discover.ts'
 import { EdgeProxy } from '../edge/passthrough.ts'
 import { countdown, createCatalogSteps, createHandlerParts, createSchemas } from '../gateway/serving.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { type PublicCatalog, PublicHandler } from '../http/public.ts'
 import { createRequestListener } from '../http/request-record.ts'
 import { HttpServer } from '../http/server.ts'
+import { type AdmissionCall, createSlots, type FunctionSlots } from '../invocation/admission.ts'
 import { type Call, Invoker } from '../invocation/invoke.ts'
 import { RequestIds } from '../invocation/request-ids.ts'
 import { Added } from '../observe/histogram.ts'
@@ -24,31 +28,27 @@ import type { RuntimeCall } from '../runtime/call.ts'
 import type { Kind } from '../runtime/wire-protocol.ts'
 import { CallRelay } from './call-relay.ts'
 import { ControlRelay } from './control-relay.ts'
-import { FrontAdmission } from './front-admission.ts'
-import { FrontJournal } from './front-journal.ts'
-import { FrontLeases } from './front-leases.ts'
-import type { Link } from './link.ts'
-import type { AdoptMessage, FromFront, LeaseMessage, ToFront, WorkerMessage } from './messages.ts'
-import { RemoteWorkers } from './remote-workers.ts'
-import { reuseFunctions } from './reuse-functions.ts'
+import { AcceptorJournal } from './acceptor-journal.ts'
+import { AcceptorLeases, RemoteWorkers } from './acceptor-leases.ts'
+import type { AdoptMessage, FromAcceptor, LeaseMessage, Link, ToAcceptor, WorkerMessage } from './link.ts'
 
 /** Milliseconds between two tellings of what was counted. */
 const COUNT_MS = 250
 
-type Begin = Extract<ToFront, { kind: 'begin' }>
+type Begin = Extract<ToAcceptor, { kind: 'begin' }>
 
-interface FrontOptions {
+interface AcceptorOptions {
   clock: Clock
   begin: Begin
   link: () => Pick<Link, 'send' | 'sendPiece'>
-  tell: (message: FromFront) => void
+  tell: (message: FromAcceptor) => void
 }
 
-export class Front {
-  readonly #options: FrontOptions
+export class Acceptor {
+  readonly #options: AcceptorOptions
   readonly #calls: CallRelay
   readonly #control: ControlRelay
-  readonly #journal: FrontJournal
+  readonly #journal: AcceptorJournal
   readonly #metrics = new Metrics()
   readonly #edge: EdgeProxy
   readonly #edgeCounts: Added<keyof EdgeProxy['results']>
@@ -56,7 +56,7 @@ export class Front {
   readonly #pool: BytePool
   readonly #descriptors = new Descriptors(readDescriptorLimit())
   readonly #workers: RemoteWorkers
-  readonly #leases: FrontLeases
+  readonly #leases: AcceptorLeases
   readonly #invoker: Invoker
   readonly #requestIds = new RequestIds(randomBytes(6).toString('hex'))
   readonly #lifecycle = { draining: false, toShed: 0 }
@@ -74,7 +74,7 @@ export class Front {
   /** True when calls ran on leases at the last telling. */
   #wasUsed = false
 
-  constructor(options: FrontOptions) {
+  constructor(options: AcceptorOptions) {
     this.#options = options
     const { clock, begin, link, tell } = options
     const { settings } = begin
@@ -85,7 +85,7 @@ export class Front {
     }
     this.#calls = new CallRelay(link, nextId)
     this.#control = new ControlRelay(link, nextId)
-    this.#journal = new FrontJournal({ clock, link, tell, wasTold: error => this.#calls.wasTold(error) })
+    this.#journal = new AcceptorJournal({ clock, link, tell, wasTold: error => this.#calls.wasTold(error) })
     this.#journal.wantsRequests = begin.wantsRequests
     this.#edge = new EdgeProxy({ clock, listening: () => begin.addresses, descriptors: this.#descriptors })
     this.#edgeCounts = new Added(this.#edge.results)
@@ -95,7 +95,7 @@ export class Front {
     this.#toSteps = createCatalogSteps({ settings, clock, schemas: this.#schemas.store, controlPaths })
     this.#pool = new BytePool(clock, undefined, toBudgetBytes(settings.bodyMemoryMb, settings.gatewayWorkers))
     this.#workers = new RemoteWorkers(tell)
-    this.#leases = new FrontLeases({
+    this.#leases = new AcceptorLeases({
       clock,
       pool: this.#pool,
       workers: this.#workers,
@@ -109,7 +109,7 @@ export class Front {
       sharesOrigin: settings.controlPort === null,
       schemas: this.#schemas.gate,
       dispatcher: { setOf: () => this },
-      admission: new FrontAdmission(this.#calls, this.#leases),
+      admission: new AcceptorAdmission(this.#calls, this.#leases),
       edge: this.#edge.handle,
       onLog: ({ fn, id, trace, slots }, stream, text) => {
         // Of a call that runs elsewhere it is known there.
@@ -251,4 +251,53 @@ export class Front {
     }, COUNT_MS)
     this.#timer.unref?.()
   }
+}
+
+// Slots as an acceptor sees them: those of a lease are its own, for all others a call goes to the first process and may come back refused.
+
+class AcceptorAdmission {
+  readonly #relay: Pick<CallRelay, 'leave'>
+  readonly #leases: Pick<AcceptorLeases, 'find' | 'enter' | 'leave' | 'isOf'>
+  /** What a call has in place of a slot that is elsewhere. */
+  #elsewhere: FunctionSlots | null = null
+
+  constructor(relay: Pick<CallRelay, 'leave'>, leases: Pick<AcceptorLeases, 'find' | 'enter' | 'leave' | 'isOf'>) {
+    this.#relay = relay
+    this.#leases = leases
+  }
+
+  enter(call: AdmissionCall): null {
+    const lease = this.#leases.find(call.fn)
+    call.phase = 'admitted'
+    if (lease === null) {
+      this.#elsewhere ??= createSlots(call.fn, '')
+      call.slots = this.#elsewhere
+    } else {
+      this.#leases.enter(lease)
+      call.slots = lease
+    }
+    return null
+  }
+
+  leave(call: AdmissionCall): void {
+    const { slots } = call
+    if (slots === null) return
+    call.slots = null
+    if (this.#leases.isOf(slots)) this.#leases.leave(slots)
+    else this.#relay.leave(call as Call)
+  }
+}
+
+// A tree from another process, with the objects of the tree before where nothing changed: what is remembered of them stays.
+
+function reuseFunctions(discovery: Discovery, known: ReadonlyMap<string, FunctionVersion>): Discovery {
+  const kept = new Map<FunctionVersion, FunctionVersion>()
+  for (const fn of discovery.functions) {
+    const before = known.get(fn.key)
+    if (before !== undefined && isDeepStrictEqual(before, fn)) kept.set(fn, before)
+  }
+  const keep = (fn: FunctionVersion): FunctionVersion => kept.get(fn) ?? fn
+  const functions = discovery.functions.map(keep)
+  const claims = discovery.claims.map((claim): Claim => ({ ...claim, fn: keep(claim.fn) }))
+  return { ...discovery, functions, claims, byKey: new Map(functions.map(fn => [fn.key, fn])) }
 }

@@ -81,7 +81,7 @@ t.test('[control/workers.1, control/workers.3] a daemon of somebody else has no 
       clock: systemClock,
       runtimes,
       dispatcher: { workers: function* () {}, lentWorkers: [] },
-      fronts: () => [],
+      acceptors: () => [],
     }),
   )
   t.match((await ask({ url: '/_fn/workers' })).json(), {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toKept } from '../../lib/processes/balance.ts'
+import { toKept } from '../../lib/processes/processes.ts'
 
 t.test(
   '[processes/processes.17] who has far more connections than the others keeps as many as the average',

@@ -1,17 +1,17 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import type { FrontDoorDeps } from '../../lib/processes/front-door.ts'
-import { FrontProcess, type FrontProcessOptions } from '../../lib/processes/front-process.ts'
-import type { AdoptMessage, FromFront } from '../../lib/processes/messages.ts'
+import type { AcceptorDoorDeps } from '../../lib/processes/call-relay.ts'
+import { AcceptorProcess, type AcceptorProcessOptions } from '../../lib/processes/acceptor-process.ts'
+import type { AdoptMessage, FromAcceptor } from '../../lib/processes/link.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const TREE = { kind: 'adopt', generation: 2, discovery: {} } as unknown as AdoptMessage
 
 interface Bed {
-  front: FrontProcess
+  front: AcceptorProcess
   clock: FakeClock
-  messages: FromFront[]
+  messages: FromAcceptor[]
   serving: Promise<void>
   ended: Promise<string | null>
 }
@@ -27,7 +27,7 @@ function startFront(t: Test, program: string): Bed {
   })
   t.teardown(cleanup)
   const clock = new FakeClock()
-  const messages: FromFront[] = []
+  const messages: FromAcceptor[] = []
   let serve: () => void = () => {}
   let end: (reason: string | null) => void = () => {}
   const serving = new Promise<void>(resolve => {
@@ -36,12 +36,12 @@ function startFront(t: Test, program: string): Bed {
   const ended = new Promise<string | null>(resolve => {
     end = resolve
   })
-  const front = new FrontProcess({
+  const front = new AcceptorProcess({
     clock,
     entry: join(root, 'front.mjs'),
     sockets: [],
-    begin: {} as FrontProcessOptions['begin'],
-    door: {} as FrontDoorDeps,
+    begin: {} as AcceptorProcessOptions['begin'],
+    door: {} as AcceptorDoorDeps,
     onServing: serve,
     onLines: () => {},
     onMessage: message => {

@@ -2,9 +2,9 @@ import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { LentWorkers } from '../../lib/processes/lent-workers.ts'
-import type { FromFront, WorkerMessage } from '../../lib/processes/messages.ts'
-import { RemoteWorkers } from '../../lib/processes/remote-workers.ts'
+import { LentWorkers } from '../../lib/processes/leases.ts'
+import type { FromAcceptor, WorkerMessage } from '../../lib/processes/link.ts'
+import { RemoteWorkers } from '../../lib/processes/acceptor-leases.ts'
 import type { LentWorker } from '../../lib/runtime/dispatcher.ts'
 import { NO_TRUST } from '../../lib/runtime/dial.ts'
 import type { StartedWorker, WorkerExit } from '../../lib/runtime/started-worker.ts'
@@ -28,7 +28,7 @@ function createBed(start: (fn: FunctionVersion, program: string | null) => Promi
     findFunction: key => (key === fn.key ? fn : null),
     tell: (message: WorkerMessage) => remote.handle(structuredClone(message)),
   })
-  const handle = (message: FromFront): void => {
+  const handle = (message: FromAcceptor): void => {
     if (message.kind === 'startWorker') lent.start(message)
     else if (message.kind === 'stopWorker') lent.stop(message.ask, message.graceMs)
   }

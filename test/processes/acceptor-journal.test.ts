@@ -2,8 +2,8 @@ import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { AccessLogFormat } from '../../lib/observe/access-log.ts'
 import type { RequestRecord } from '../../lib/observe/events.ts'
-import { FrontJournal } from '../../lib/processes/front-journal.ts'
-import type { FromFront } from '../../lib/processes/messages.ts'
+import { AcceptorJournal } from '../../lib/processes/acceptor-journal.ts'
+import type { FromAcceptor } from '../../lib/processes/link.ts'
 import { FRAME_LIMITS } from '../../lib/runtime/wire-protocol.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { FakeLine } from '../helpers/fake-line.ts'
@@ -12,9 +12,9 @@ import { makeFn } from '../helpers/fn.ts'
 function createBed() {
   const clock = new FakeClock()
   const line = new FakeLine()
-  const told: FromFront[] = []
+  const told: FromAcceptor[] = []
   const known = new WeakSet<GatewayError>()
-  const journal = new FrontJournal({
+  const journal = new AcceptorJournal({
     clock,
     link: () => line,
     tell: message => told.push(message),

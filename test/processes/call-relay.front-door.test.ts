@@ -1,8 +1,7 @@
 import t from 'tap'
 import { Admission } from '../../lib/invocation/admission.ts'
 import { SecretMask } from '../../lib/observe/function-output.ts'
-import { FrontDoor } from '../../lib/processes/front-door.ts'
-import type { FrontDoorDeps } from '../../lib/processes/front-door.ts'
+import { AcceptorDoor, type AcceptorDoorDeps } from '../../lib/processes/call-relay.ts'
 import type { RuntimeCall } from '../../lib/runtime/call.ts'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -12,9 +11,9 @@ import { makeFn } from '../helpers/fn.ts'
 const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
 const NOTHING = Buffer.alloc(0)
 
-function createDoor(control: FrontDoorDeps['control'] = () => {}): { line: FakeLine; door: FrontDoor } {
+function createDoor(control: AcceptorDoorDeps['control'] = () => {}): { line: FakeLine; door: AcceptorDoor } {
   const line = new FakeLine()
-  const door = new FrontDoor({ control, findFunction: () => null } as unknown as FrontDoorDeps, line)
+  const door = new AcceptorDoor({ control, findFunction: () => null } as unknown as AcceptorDoorDeps, line)
   return { line, door }
 }
 
@@ -65,7 +64,7 @@ function createBed() {
     running.push(call)
   }
   const answered: string[] = []
-  const door = new FrontDoor(
+  const door = new AcceptorDoor(
     {
       invoker: { clock, secrets: new SecretMask() },
       admission,

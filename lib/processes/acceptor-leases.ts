@@ -1,5 +1,5 @@
 /**
- * The functions whose calls a front runs itself, and the asking for them. In a front. Owner: page processes/processes.
+ * The functions whose calls an acceptor runs itself, and the asking for them. In an acceptor. Owner: page processes/processes.
  *
  *   many calls go over the line ─ ask ─►   ◄─ lease ─   a worker starts; while it is ready and slots are free, calls run here
  *   recalled, idle, or the function changed: no call begins any more ─ returned ─►, and ─ freed ─► for each that still runs
@@ -8,13 +8,14 @@
 import type { BytePool } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
 import { MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import type { AdmissionCall, FunctionSlots } from '../invocation/admission.ts'
 import { type AdmissionLimits, toAdmissionLimits } from '../invocation/concurrency.ts'
 import { FLUSH_FRAMES, SocketWorker } from '../runtime/socket-worker.ts'
+import type { StartedWorker, WorkerExit, WorkerSource } from '../runtime/started-worker.ts'
 import { WorkerSet } from '../runtime/worker-set.ts'
-import type { FromFront, LeaseMessage } from './messages.ts'
-import type { RemoteWorkers } from './remote-workers.ts'
+import { fromErrorHeader, type FromAcceptor, type LeaseMessage, type WorkerMessage } from './link.ts'
 
 /** Calls of a function within one look, from which on a lease is asked for. */
 const MANY_CALLS = 32
@@ -60,27 +61,27 @@ class Lease implements FunctionSlots {
   }
 }
 
-interface FrontLeasesOptions {
+interface AcceptorLeasesOptions {
   clock: Clock
   /** Memory for bodies on their way from workers to clients. */
   pool: BytePool
   workers: RemoteWorkers
   /** Processes of the gateway. */
   processes: number
-  tell: (message: FromFront) => void
+  tell: (message: FromAcceptor) => void
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
   onFailure: ConstructorParameters<typeof WorkerSet>[0]['onFailure']
 }
 
-export class FrontLeases {
-  readonly #options: FrontLeasesOptions
+export class AcceptorLeases {
+  readonly #options: AcceptorLeasesOptions
   readonly #leases = new Map<string, Lease>()
   /** Calls that went over the line since the last look, by key. */
   readonly #relayed = new Map<string, number>()
   readonly #leaving = new Set<WorkerSet>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
 
-  constructor(options: FrontLeasesOptions) {
+  constructor(options: AcceptorLeasesOptions) {
     this.#options = options
   }
 
@@ -179,5 +180,81 @@ export class FrontLeases {
     this.#options.tell({ kind: 'returned', id: lease.id, used: lease.active })
     this.#leaving.add(lease.set)
     lease.set.retire()
+  }
+}
+
+// Worker processes that the first process starts and ends for an acceptor, which connects to them itself. In an acceptor.
+
+interface Asked {
+  resolve(worker: StartedWorker): void
+  reject(error: GatewayError): void
+  onSocket(socketIndex: number): void
+}
+
+interface Live {
+  exit: WorkerExit | null
+  listeners: ((exit: WorkerExit) => void)[]
+}
+
+export class RemoteWorkers {
+  readonly #tell: (message: FromAcceptor) => void
+  readonly #asked = new Map<number, Asked>()
+  readonly #live = new Map<number, Live>()
+  #lastAsk = 0
+
+  constructor(tell: (message: FromAcceptor) => void) {
+    this.#tell = tell
+  }
+
+  /** @param header - JSON text of the workers' `start` frame */
+  sourceOf(program: string | null, header: string): WorkerSource {
+    return {
+      startWorker: (fn, _loadOf, onSocket) =>
+        new Promise((resolve, reject) => {
+          this.#lastAsk += 1
+          this.#asked.set(this.#lastAsk, { resolve, reject, onSocket })
+          this.#tell({ kind: 'startWorker', ask: this.#lastAsk, key: fn.key, program, header })
+        }),
+    }
+  }
+
+  handle(message: WorkerMessage): void {
+    if (message.kind === 'workerExit') this.#handleExit(message.ask, message.exit)
+    else if (message.kind === 'worker') this.#handleStarted(message)
+    else {
+      this.#asked
+        .get(message.ask)
+        ?.reject(fromErrorHeader(message.error) ?? new GatewayError('RUNTIME_DOWN', 'runtime down'))
+      this.#asked.delete(message.ask)
+    }
+  }
+
+  #handleStarted({ ask, worker }: Extract<WorkerMessage, { kind: 'worker' }>): void {
+    const asked = this.#asked.get(ask)
+    if (asked === undefined) return
+    this.#asked.delete(ask)
+    const live: Live = { exit: null, listeners: [] }
+    this.#live.set(ask, live)
+    asked.onSocket(worker.socketIndex)
+    asked.resolve({
+      ...worker,
+      kill: graceMs => {
+        if (live.exit === null) this.#tell({ kind: 'stopWorker', ask, graceMs })
+      },
+      onExit: listener => {
+        const { exit } = live
+        // Never from inside the call: the caller has not finished its own set-up.
+        if (exit !== null) queueMicrotask(() => listener(exit))
+        else live.listeners.push(listener)
+      },
+    })
+  }
+
+  #handleExit(ask: number, exit: WorkerExit): void {
+    const live = this.#live.get(ask)
+    if (live === undefined) return
+    this.#live.delete(ask)
+    live.exit = exit
+    for (const listener of live.listeners.splice(0)) listener(exit)
   }
 }

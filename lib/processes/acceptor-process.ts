@@ -1,5 +1,5 @@
 /**
- * One front as the first process has it: a process of its own, its line, what it was told and has confirmed.
+ * One acceptor as the first process has it: a process of its own, its line, what it was told and has confirmed.
  * Owner: page processes/processes.
  *
  *   starting ─ serving ─►  serving  ─ (killed, or asked to close) ─►  gone
@@ -9,25 +9,24 @@ import { type ChildProcess, fork } from 'node:child_process'
 import type { Socket } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { MAX_BODY_BYTES } from '../core/limits.ts'
-import { FrontDoor, type FrontDoorDeps } from './front-door.ts'
-import { Link } from './link.ts'
-import type { AdoptMessage, FromFront, ToFront } from './messages.ts'
+import { AcceptorDoor, type AcceptorDoorDeps } from './call-relay.ts'
+import { type AdoptMessage, type FromAcceptor, Link, type ToAcceptor } from './link.ts'
 
-/** Descriptors of a front: its messages, its line, then the sockets to listen on. */
+/** Descriptors of an acceptor: its messages, its line, then the sockets to listen on. */
 export const LINE_FD = 4
 const FIRST_SOCKET_FD = 5
-/** Milliseconds a front has to put a tree in force: one that is stuck is replaced, so that a reload comes to its end. */
+/** Milliseconds an acceptor has to put a tree in force: one that is stuck is replaced, so that a reload comes to its end. */
 const ADOPT_TIMEOUT_MS = 10_000
-/** Milliseconds beyond its own limit that a front has to close. */
+/** Milliseconds beyond its own limit that an acceptor has to close. */
 const CLOSE_GRACE_MS = 1000
 const MAX_REASON_CHARS = 300
 
-type Begin = Omit<Extract<ToFront, { kind: 'begin' }>, 'kind' | 'fds'>
+type Begin = Omit<Extract<ToAcceptor, { kind: 'begin' }>, 'kind' | 'fds'>
 
-export interface FrontProcessOptions {
+export interface AcceptorProcessOptions {
   clock: Clock
-  door: FrontDoorDeps
-  /** Program of a front. */
+  door: AcceptorDoorDeps
+  /** Program of an acceptor. */
   entry: string
   /** Descriptors, in this process, of the sockets to listen on. */
   sockets: readonly number[]
@@ -35,18 +34,18 @@ export interface FrontProcessOptions {
   onServing(): void
   /** Access lines, each with a line end; valid during the call only. */
   onLines(bytes: Buffer): void
-  onMessage(message: FromFront): void
+  onMessage(message: FromAcceptor): void
   /** It is gone. @param reason - null when it was asked to go */
   onEnd(reason: string | null): void
 }
 
-export class FrontProcess {
+export class AcceptorProcess {
   isServing = false
-  readonly #options: FrontProcessOptions
+  readonly #options: AcceptorProcessOptions
   readonly #child: ChildProcess
   readonly #link: Link
-  readonly #door: FrontDoor
-  /** What waits for an answer, and is settled when the front is gone. */
+  readonly #door: AcceptorDoor
+  /** What waits for an answer, and is settled when the acceptor is gone. */
   readonly #adopting = new Map<number, () => void>()
   readonly #counting = new Map<number, () => void>()
   #questions = 0
@@ -58,7 +57,7 @@ export class FrontProcess {
     this.#ended = resolve
   })
 
-  constructor(options: FrontProcessOptions) {
+  constructor(options: AcceptorProcessOptions) {
     this.#options = options
     const { entry, sockets, begin } = options
     this.#child = fork(entry, [], {
@@ -68,7 +67,7 @@ export class FrontProcess {
       stdio: ['ignore', 'ignore', 'pipe', 'ipc', 'pipe', ...sockets],
     })
     this.#child.stderr?.on('data', bytes => this.#note(String(bytes)))
-    this.#child.on('message', message => this.#take(message as FromFront))
+    this.#child.on('message', message => this.#take(message as FromAcceptor))
     // A message that cannot be sent any more: the end follows.
     this.#child.on('error', error => this.#finish(error.message))
     this.#child.once('exit', (code, signal) => {
@@ -76,7 +75,7 @@ export class FrontProcess {
       this.#finish(this.#lastLine === '' ? end : `${end}: ${this.#lastLine}`)
     })
     const events = {
-      onFrame: (kind: Parameters<FrontDoor['handleFrame']>[0], id: number, header: string, body: Buffer) => {
+      onFrame: (kind: Parameters<AcceptorDoor['handleFrame']>[0], id: number, header: string, body: Buffer) => {
         if (id === 0) options.onLines(body)
         else this.#door.handleFrame(kind, id, header, body)
       },
@@ -86,7 +85,7 @@ export class FrontProcess {
       },
     }
     this.#link = new Link(this.#child.stdio[LINE_FD] as Socket, events, MAX_BODY_BYTES)
-    this.#door = new FrontDoor(options.door, this.#link)
+    this.#door = new AcceptorDoor(options.door, this.#link)
     const fds = sockets.map((_, at) => FIRST_SOCKET_FD + at)
     this.tell({ kind: 'begin', ...begin, fds })
   }
@@ -95,7 +94,7 @@ export class FrontProcess {
     return this.#child.pid ?? null
   }
 
-  tell(message: ToFront): void {
+  tell(message: ToAcceptor): void {
     if (!this.#isGone && this.#child.connected) this.#child.send(message, () => {})
   }
 
@@ -139,7 +138,7 @@ export class FrontProcess {
   }
 
   /** One that says what nobody understands breaks the protocol, as on its line. */
-  #take(message: FromFront): void {
+  #take(message: FromAcceptor): void {
     try {
       this.#handle(message)
     } catch (error) {
@@ -148,7 +147,7 @@ export class FrontProcess {
     }
   }
 
-  #handle(message: FromFront): void {
+  #handle(message: FromAcceptor): void {
     const { onServing, onMessage } = this.#options
     if (message.kind === 'serving') {
       this.isServing = true

@@ -1,16 +1,16 @@
-/** What a front has to say: the first process writes it down and tells its listeners. Owner: page processes/processes. */
+/** What an acceptor has to say: the first process writes it down and tells its listeners. Owner: page processes/processes. */
 
-import type { Clock } from '../core/clock.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
+import { isRuntimeName, toFunctionKey } from '../core/identity.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { AccessLogFormat } from '../observe/access-log.ts'
 import type { RequestRecord } from '../observe/events.ts'
+import { MAX_LOG_LINE_BYTES, type WrittenLine } from '../observe/line-buffer.ts'
 import { isFailure } from '../observe/log-line.ts'
 import { KIND } from '../runtime/wire-protocol.ts'
-import type { Link } from './link.ts'
-import { toErrorHeader } from './link-text.ts'
-import type { FromFront } from './messages.ts'
-import { MAX_LOG_LINE_BYTES } from '../observe/line-buffer.ts'
+import { type FromAcceptor, type Link, toErrorHeader } from './link.ts'
 
 /** Milliseconds a line waits for others, and bytes of lines that leave at once: a frame takes 64 KiB. */
 const WAIT_MS = 10
@@ -19,20 +19,20 @@ const MANY_BYTES = 32 * 1024
 const MANY_RECORDS = 64
 const LINE_END = 10
 
-interface FrontJournalOptions {
+interface AcceptorJournalOptions {
   clock: Clock
   link: () => Pick<Link, 'send'>
-  tell: (message: FromFront) => void
+  tell: (message: FromAcceptor) => void
   /** True for a failure that the first process knows. */
   wasTold: (error: GatewayError) => boolean
 }
 
 type FailedCall = { fn: FunctionVersion | null; id: string; trace: string; method: string; path: string }
 
-export class FrontJournal {
+export class AcceptorJournal {
   /** True while somebody wants to know of requests. */
   wantsRequests = false
-  readonly #options: FrontJournalOptions
+  readonly #options: AcceptorJournalOptions
   readonly #told = new WeakSet<GatewayError>()
   readonly #format = new AccessLogFormat()
   readonly #lines = Buffer.allocUnsafe(MANY_BYTES + MAX_LOG_LINE_BYTES + 1)
@@ -41,7 +41,7 @@ export class FrontJournal {
   readonly #records: RequestRecord[] = []
   #timer: NodeJS.Timeout | null = null
 
-  constructor(options: FrontJournalOptions) {
+  constructor(options: AcceptorJournalOptions) {
     this.#options = options
   }
 
@@ -94,4 +94,49 @@ export class FrontJournal {
     this.#options.link().send(KIND.log, 0, '', this.#lines.subarray(0, this.#bytes))
     this.#bytes = 0
   }
+}
+
+// Access lines that an acceptor has written, as lines and records of the first process.
+
+/**
+ * A line as the record it was made of; texts from the client are as long as the line has them.
+ * @param functions - by key: the handler's file is in no line
+ */
+export function toLineRecord(
+  { bytes, from, to }: WrittenLine,
+  functions: ReadonlyMap<string, FunctionVersion>,
+): RequestRecord {
+  const line = JSON.parse(bytes.toString('utf8', from, to))
+  const { method, path, route, fn, version, runtime, status, ip, error = null } = line
+  return {
+    time: Date.parse(line.time),
+    id: line.req_id,
+    method,
+    path,
+    route,
+    fn,
+    version,
+    runtime,
+    entryFile: findEntry(functions, runtime, fn, version),
+    status,
+    durationMs: line.dur_ms,
+    queuedMs: line.queue_ms,
+    bytesIn: line.bytes_in,
+    bytesOut: line.bytes_out,
+    ip,
+    userAgent: line.ua,
+    traceId: line.trace_id,
+    error,
+  }
+}
+
+function findEntry(
+  functions: ReadonlyMap<string, FunctionVersion>,
+  runtime: unknown,
+  name: unknown,
+  version: unknown,
+): string | null {
+  if (typeof name !== 'string' || typeof version !== 'string' || !isRuntimeName(runtime)) return null
+  const unversioned = version === DEFAULT_VERSION_LABEL ? functions.get(toFunctionKey(runtime, name, null)) : undefined
+  return (unversioned ?? functions.get(toFunctionKey(runtime, name, version)))?.entryFile ?? null
 }

@@ -2,7 +2,7 @@ import t from 'tap'
 import { AccessLogFormat } from '../../lib/observe/access-log.ts'
 import type { RequestRecord } from '../../lib/observe/events.ts'
 import { eachLine } from '../../lib/observe/line-buffer.ts'
-import { toLineRecord } from '../../lib/processes/line-records.ts'
+import { toLineRecord } from '../../lib/processes/acceptor-journal.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const RECORD: RequestRecord = {

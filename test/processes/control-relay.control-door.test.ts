@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { HttpHandler } from '../../lib/http/public.ts'
-import { ControlDoor } from '../../lib/processes/control-door.ts'
+import { ControlDoor } from '../../lib/processes/control-relay.ts'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
 import { FakeLine } from '../helpers/fake-line.ts'
 

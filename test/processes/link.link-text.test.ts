@@ -7,7 +7,7 @@ import {
   toCallTag,
   toErrorHeader,
   toFactsHeader,
-} from '../../lib/processes/link-text.ts'
+} from '../../lib/processes/link.ts'
 import { FRAME_LIMITS } from '../../lib/runtime/wire-protocol.ts'
 
 t.test('[processes/processes.10] a call says which function it is for before its event', async t => {

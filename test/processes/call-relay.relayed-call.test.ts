@@ -2,8 +2,8 @@ import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { Admission } from '../../lib/invocation/admission.ts'
 import { SecretMask } from '../../lib/observe/function-output.ts'
-import { FrontDoor } from '../../lib/processes/front-door.ts'
-import { fromFactsHeader } from '../../lib/processes/link-text.ts'
+import { AcceptorDoor } from '../../lib/processes/call-relay.ts'
+import { fromFactsHeader } from '../../lib/processes/link.ts'
 import type { RuntimeCall } from '../../lib/runtime/call.ts'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -16,7 +16,7 @@ interface Bed {
   line: FakeLine
   clock: FakeClock
   admission: Admission
-  door: FrontDoor
+  door: AcceptorDoor
   /** Calls that reached a worker. */
   running: RuntimeCall[]
   withdrawn: RuntimeCall[]
@@ -42,7 +42,7 @@ function createBed(policy: Parameters<typeof makeFn>[0] = {}): Bed {
     grant: (_call: RuntimeCall, bytes: number) => void granted.push(bytes),
     abandon: (call: RuntimeCall) => void withdrawn.push(call),
   }
-  const door = new FrontDoor(
+  const door = new AcceptorDoor(
     {
       invoker: { clock, secrets: new SecretMask() },
       admission,

@@ -1,17 +1,16 @@
 import t from 'tap'
 import { BytePool } from '../../lib/core/byte-pool.ts'
-import { FrontLeases } from '../../lib/processes/front-leases.ts'
-import type { FromFront } from '../../lib/processes/messages.ts'
-import { RemoteWorkers } from '../../lib/processes/remote-workers.ts'
+import { AcceptorLeases, RemoteWorkers } from '../../lib/processes/acceptor-leases.ts'
+import type { FromAcceptor } from '../../lib/processes/link.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 function createBed() {
   const fn = makeFn()
   const clock = new FakeClock()
-  const told: FromFront[] = []
-  const tell = (message: FromFront): void => void told.push(message)
-  const leases = new FrontLeases({
+  const told: FromAcceptor[] = []
+  const tell = (message: FromAcceptor): void => void told.push(message)
+  const leases = new AcceptorLeases({
     clock,
     pool: new BytePool(clock),
     workers: new RemoteWorkers(tell),
