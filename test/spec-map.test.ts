@@ -216,7 +216,7 @@ const PLAIN_HELPERS = new Set([
   'lib/index.ts',
   'lib/control/access.ts',
   'lib/control/call-fields.ts',
-  'lib/control/invoke-record.ts',
+  'lib/control/call-fields.ts',
   'lib/invocation/forwarded-headers.ts',
   'lib/discovery/layouts.ts',
   'lib/runtime/binaries.ts',

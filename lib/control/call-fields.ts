@@ -1,12 +1,16 @@
-/** A call of a function as JSON: which fields it has, and what each may be. Owner: page control/invoke. */
+/** A call of a function as JSON: the fields of a request for it, and the record of its result. Owner: page control/invoke. */
 
-import { boolean, type Field, jsonObject, json, mapOf, mapped, object, oneOf, string } from '../config/fields.ts'
+import { isUtf8 } from 'node:buffer'
+import { boolean, type Field, json, jsonObject, mapOf, mapped, object, oneOf, string } from '../config/fields.ts'
 import { type Finding, isProblem, reportWrong, toPlace } from '../config/findings.ts'
 import { toScalarText } from '../config/texts.ts'
 import { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
-import { isVersion, MAX_NAME_CHARS, METHODS, RUNTIMES, type RuntimeName } from '../core/identity.ts'
+import { isVersion, MAX_NAME_CHARS, METHODS, type RuntimeName, RUNTIMES } from '../core/identity.ts'
+import type { Exchange } from '../http/exchange.ts'
 import { toCallBody, withBodyType } from '../invocation/call-body.ts'
+import type { InternalResult } from '../invocation/internal-call.ts'
+import { traceIdOf } from '../observe/trace.ts'
 
 /** A call as it was asked for, checked; what was left out is null. */
 export interface CallFields {
@@ -25,8 +29,8 @@ export interface CallFields {
   params: Readonly<Record<string, string>> | null
 }
 
-/** Problems that are told at once. */
-const MAX_TOLD = 5
+/** Problems that one response names. */
+const MAX_SHOWN = 5
 const MAX_HEADER_CHARS = 16 * 1024
 
 /** A list is one header with its texts joined, as when a client repeats it. */
@@ -55,11 +59,16 @@ function hidden<T>(field: Field<T>): Field<T> {
   return { ...field, read: (value, at) => field.read(value, { ...at, hidden: true }) }
 }
 
+/** Fields that name a function. */
+export const TARGET = {
+  name: string({ rule: 'the name of a function', maxLength: MAX_NAME_CHARS }),
+  runtime: oneOf(RUNTIMES),
+  version: string({ rule: 'the label of a version', parse: text => (isVersion(text) ? text : null) }),
+}
+
 const CALL = object(
   {
-    name: string({ rule: 'the name of a function', maxLength: MAX_NAME_CHARS }),
-    runtime: oneOf(RUNTIMES),
-    version: string({ rule: 'the label of a version', parse: text => (isVersion(text) ? text : null) }),
+    ...TARGET,
     method: oneOf([...METHODS, 'HEAD', 'OPTIONS']),
     query: hidden(jsonObject()),
     headers: hidden(mapOf(headerValue, { keyRule: 'a header name' })),
@@ -78,19 +87,16 @@ const CALL = object(
  * @throws GatewayError BAD_REQUEST that names every wrong field with its rule and its value
  */
 export function readCallFields(value: Readonly<Record<string, unknown>>): CallFields {
-  const findings: Finding[] = []
-  const at = toPlace(null, '', findings)
-  const call = CALL.read(value, at)
-  for (const name of Object.keys(call?.headers ?? {})) {
-    if (!isHeaderName(name)) reportWrong({ ...at, name: 'headers' }, 'an object of header names', name)
-  }
-  const { body, bodyBase64 } = call ?? {}
-  if (body !== undefined && bodyBase64 !== undefined)
-    reportWrong({ ...at, name: 'body_base64' }, 'absent where body is given', 'both')
-  if (call?.isBase64 === true && bodyBase64 === undefined)
-    reportWrong({ ...at, name: 'is_base64' }, 'false where body_base64 is not given', true)
-  const problems = findings.filter(isProblem)
-  if (call === undefined || problems.length > 0) throw toRefusal(problems)
+  const call = readFields(CALL, value, ({ headers, body, bodyBase64, isBase64 }, at) => {
+    for (const name of Object.keys(headers ?? {})) {
+      if (!isHeaderName(name)) reportWrong({ ...at, name: 'headers' }, 'an object of header names', name)
+    }
+    if (body !== undefined && bodyBase64 !== undefined)
+      reportWrong({ ...at, name: 'body_base64' }, 'absent where body is given', 'both')
+    if (isBase64 === true && bodyBase64 === undefined)
+      reportWrong({ ...at, name: 'is_base64' }, 'false where body_base64 is not given', true)
+  })
+  const { body, bodyBase64 } = call
   return {
     name: call.name!,
     runtime: call.runtime ?? null,
@@ -105,8 +111,84 @@ export function readCallFields(value: Readonly<Record<string, unknown>>): CallFi
   }
 }
 
-function toRefusal(problems: readonly Finding[]): GatewayError {
-  const told = problems.slice(0, MAX_TOLD).map(({ message }) => message)
-  const more = problems.length - told.length
-  return new GatewayError('BAD_REQUEST', `${told.join('; ')}${more > 0 ? `; and ${more} more` : ''}`)
+/**
+ * Reads a body by its declaration.
+ * @param check - reports what no field says by itself
+ * @throws GatewayError BAD_REQUEST that names every wrong field with its rule and its value
+ */
+export function readFields<T>(field: Field<T>, value: unknown, check?: (read: T, at: Place) => void): T {
+  const findings: Finding[] = []
+  const at = toPlace(null, '', findings)
+  const read = field.read(value, at)
+  if (read !== undefined) check?.(read, at)
+  const problems = findings.filter(isProblem)
+  if (read !== undefined && problems.length === 0) return read
+  const shown = problems.slice(0, MAX_SHOWN).map(({ message }) => message)
+  const more = problems.length - shown.length
+  throw new GatewayError('BAD_REQUEST', `${shown.join('; ')}${more > 0 ? `; and ${more} more` : ''}`)
+}
+
+/**
+ * A result of a function; the gateway's own refusals are no records.
+ * @param route - the path that the handler saw
+ * @param template - the route it was matched by; null for a call by name alone
+ */
+export function toInvokeRecord(
+  result: InternalResult,
+  route: string,
+  template: string | null,
+): Record<string, unknown> {
+  const { status, headers, body, stdout, stderr, latencyMs } = result
+  return {
+    status,
+    latency_ms: toShownMs(latencyMs),
+    route,
+    route_template: template,
+    headers: toHeaderRecord(headers),
+    ...toBodyFields(body),
+    stdout,
+    stderr,
+    ...toCallRecord(result),
+  }
+}
+
+/** The gateway's own response to a call that failed, with what is known of the call. */
+export function sendFailure(exchange: Exchange, error: GatewayError, result: InternalResult): void {
+  const { stdout, stderr } = result
+  const facts = { ...toCallRecord(result), stdout, stderr }
+  exchange.responder.sendError(exchange, error, ['Cache-Control', 'no-store'], facts)
+}
+
+/** Where the time of a call went, and what it is called in logs and traces. */
+export function toCallRecord({ id, trace, queuedMs, latencyMs }: TimedCall): Record<string, unknown> {
+  const queued = toShownMs(queuedMs)
+  const total = toShownMs(latencyMs)
+  return {
+    timing: { queue_ms: queued, worker_ms: toShownMs(total - queued), total_ms: total },
+    request_id: id,
+    trace_id: traceIdOf(trace),
+  }
+}
+
+type TimedCall = Pick<InternalResult, 'id' | 'trace' | 'queuedMs' | 'latencyMs'>
+
+function toShownMs(ms: number): number {
+  return Math.round(ms * 1000) / 1000
+}
+
+/** Lower-case names, whatever each language writes; one that comes again has a list. */
+export function toHeaderRecord(headers: readonly string[]): Record<string, string | string[]> {
+  const record: Record<string, string | string[]> = Object.create(null)
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const name = headers[i]!.toLowerCase()
+    const before = record[name]
+    record[name] = before === undefined ? headers[i + 1]! : [before, headers[i + 1]!].flat()
+  }
+  return record
+}
+
+/** Text as text; other bytes as base64. */
+function toBodyFields(body: Buffer): Record<string, unknown> {
+  if (isUtf8(body)) return { body: body.toString('utf8') }
+  return { is_base64: true, body_base64: body.toString('base64') }
 }

@@ -12,30 +12,14 @@ import { readPowers } from '../config/isolation.ts'
 import { toPolicyDefaults } from '../config/policy-layers.ts'
 import { ENV_FILES } from '../config/project-file.ts'
 import type { ResolvedSettings, Settings } from '../config/settings.ts'
-import { AccessState } from '../control/access-state.ts'
-import { ControlPlane } from '../control/control-plane.ts'
-import { createDependencyEndpoints } from '../control/dependency-endpoints.ts'
-import { type EndpointPath, toEndpointPaths } from '../control/endpoint-table.ts'
-import type { Endpoint } from '../control/endpoint.ts'
-import { createEventsEndpoints } from '../control/events-endpoints.ts'
-import { createFunctionEditEndpoints } from '../control/function-edit-endpoints.ts'
-import { createFunctionEndpoints } from '../control/function-endpoints.ts'
-import type { FindFunction } from '../control/function-target.ts'
-import { createInvokeEndpoints, type InvokeEndpointsDeps } from '../control/invoke-endpoints.ts'
-import { createJobsEndpoints, type JobsEndpointsDeps } from '../control/jobs-endpoints.ts'
-import { createLogEndpoints, type LogEndpointsDeps } from '../control/log-endpoints.ts'
-import { createMetricsEndpoints, type MetricsEndpointsDeps } from '../control/metrics-endpoints.ts'
-import { OpenStreams } from '../control/open-streams.ts'
-import { createPackEndpoints, type PackEndpointsDeps } from '../control/pack-endpoints.ts'
-import { createScheduleEndpoints, type ScheduleEndpointsDeps } from '../control/schedule-endpoints.ts'
-import { createSessionEndpoints } from '../control/session-endpoints.ts'
-import { Sessions } from '../control/sessions.ts'
-import { createSettingsEndpoints, type SettingsEndpointsDeps } from '../control/settings-endpoints.ts'
-import { SourceFiles } from '../control/source-files.ts'
-import { createStateEndpoints, type StateEndpointsDeps } from '../control/state-endpoints.ts'
-import { createUiStateEndpoints } from '../control/ui-state-endpoints.ts'
-import { UiStore } from '../control/ui-store.ts'
-import { createWorkerEndpoints, type WorkerEndpointsDeps } from '../control/worker-endpoints.ts'
+import {
+  type ControlParts,
+  ControlPlane,
+  createControlParts,
+  type EndpointPath,
+  toEndpointPaths,
+} from '../control/control-plane.ts'
+import { type ControlContext, OpenStreams } from '../control/endpoint.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type Descriptors, toPythonHostEnv } from '../core/host.ts'
@@ -58,7 +42,6 @@ import { watchEnvFiles } from '../discovery/env-watcher.ts'
 import { unservedReason } from '../discovery/layouts.ts'
 import type { LoadedFiles } from '../discovery/loaded-files.ts'
 import { toOffWarnings } from '../discovery/runtime-off.ts'
-import type { Snapshot } from '../discovery/snapshot.ts'
 import { type Watcher, type WatchOptions, watchTree } from '../discovery/watch.ts'
 import { EdgeProxy } from '../edge/passthrough.ts'
 import { createFileReader } from '../files/function-file.ts'
@@ -75,7 +58,6 @@ import { RequestIds } from '../invocation/request-ids.ts'
 import { CallbackSender } from '../jobs/callback-sender.ts'
 import { FileStore } from '../jobs/file-store.ts'
 import { Jobs } from '../jobs/jobs.ts'
-import { EventFeed } from '../observe/event-feed.ts'
 import { toFamily, toFamilyHead, toLabels, toSample } from '../observe/histogram.ts'
 import { History } from '../observe/history.ts'
 import type { Journal } from '../observe/journal.ts'
@@ -118,7 +100,8 @@ export interface GatewayContext extends Host {
 }
 
 /** Answers of the gateway that holds the parts. */
-interface GatewayCallbacks extends Pick<ControlDeps, 'state' | 'reload' | 'explain' | 'processes'> {
+interface GatewayCallbacks extends Pick<ControlContext, 'state' | 'reload' | 'explain'> {
+  processes: () => Processes | null
   load: ReloaderOptions['load']
 }
 
@@ -131,7 +114,7 @@ export function compose(
   { sources, configFile }: Pick<ResolvedSettings, 'sources' | 'configFile'>,
   gateway: GatewayCallbacks,
 ) {
-  const { settings, clock, journal, lifecycle, descriptors } = context
+  const { settings, clock, journal, lifecycle, descriptors, catalog } = context
   const { dependencies, runtimes } = createRuntimes(context)
   const schemas = createSchemas(settings, journal)
   const calls = createCalls(context, { runtimes, schemas: schemas.gate, listening: () => listeners.all })
@@ -141,7 +124,7 @@ export function compose(
     ...calls,
     runtimes,
     lock,
-    routesOf: createRoutesOf(() => context.catalog().records()),
+    routesOf: createRoutesOf(() => catalog().records()),
   }
   const jobs = createJobs(parts)
   const scheduler = createScheduler(parts)
@@ -150,6 +133,9 @@ export function compose(
     ...gateway,
     ...{ sources, configFile, jobs, scheduler, dependencies },
     streams: new OpenStreams(),
+    find: (name, version, runtime) => findFunction(catalog().discovery.functions, name, version, runtime),
+    unservedReason,
+    policySourcesOf: fn => toPolicySources(fn, catalog().snapshot, toPolicyDefaults(settings)),
     runtimes: runtimes.byName,
     dispatcher: runtimes.dispatcher,
   })
@@ -354,98 +340,6 @@ function createScheduler({
     onEvent: record => journal.events.emit('schedule', record),
     onLog: (level, message) => journal.log(level, message),
   })
-}
-
-/** What the endpoints need of the gateway. */
-interface ControlDeps
-  extends Omit<StateEndpointsDeps, 'runtimes'>,
-    InvokeEndpointsDeps,
-    JobsEndpointsDeps,
-    LogEndpointsDeps,
-    Omit<MetricsEndpointsDeps, 'functions' | 'countAll'>,
-    SettingsEndpointsDeps,
-    Omit<WorkerEndpointsDeps, 'acceptors'>,
-    Pick<ScheduleEndpointsDeps, 'scheduler'>,
-    Pick<PackEndpointsDeps, 'packs'> {
-  settings: Settings
-  journal: Journal
-  history: History
-  dependencies: Pick<Dependencies, 'recordOf' | 'states'>
-  /** The other processes; null where there are none. */
-  processes: () => Pick<Processes, 'count' | 'acceptors'> | null
-  /** The catalog in force. */
-  catalog: () => { readonly snapshot: Snapshot }
-}
-
-export interface ControlParts {
-  endpoints: readonly Endpoint[]
-  access: AccessState
-  sessions: Sessions
-  /** Ends the answers that would go on. */
-  close: () => void
-}
-
-export function createControlParts(deps: ControlDeps): ControlParts {
-  const { clock, settings, journal, history, state } = deps
-  const access = new AccessState(settings)
-  const sessions = new Sessions({ clock, ttlMs: settings.consoleSessionTtlSeconds * 1000 })
-  const store = new UiStore(new OwnFolder(settings.functionsRoot, '.svc', 'console'))
-  const id = randomBytes(4).toString('hex')
-  const feed = new EventFeed({ clock, id, events: journal.events, builds: () => journal.builds })
-  const endpoints = [
-    ...createStateEndpoints(deps),
-    ...createPackEndpoints(deps),
-    ...createFileEndpoints(deps),
-    ...createInvokeEndpoints(deps),
-    ...createJobsEndpoints(deps),
-    ...createScheduleEndpoints({ ...deps, find: toFind(deps) }),
-    ...createEventsEndpoints({ feed }),
-    ...createLogEndpoints(deps),
-    ...createMetricsEndpoints({
-      ...deps,
-      functions: () => state(false).functions,
-      countAll: async () => deps.processes()?.count(),
-    }),
-    ...createSessionEndpoints({ clock, settings, sessions, access }),
-    ...createUiStateEndpoints({ access, store }),
-    ...createSettingsEndpoints(deps),
-    ...createDependencyEndpoints(deps),
-    ...createWorkerEndpoints({ ...deps, acceptors: () => deps.processes()?.acceptors ?? [] }),
-  ]
-  // Nobody looks at it where the console is off.
-  const followSwitch = (): void => (access.flags.uiEnabled ? history.start() : history.stop())
-  access.onChange = followSwitch
-  followSwitch()
-  const close = (): void => {
-    access.onChange = null
-    history.close()
-    feed.close()
-    deps.streams.close()
-  }
-  return { endpoints, access, sessions, close }
-}
-
-/** Looks a function up in the catalog in force. */
-function toFind({ state }: Pick<ControlDeps, 'state'>): FindFunction {
-  return (name, version, runtime) => findFunction(state(false).functions, name, version, runtime)
-}
-
-/** The endpoints that read and write the files of functions. */
-function createFileEndpoints({ settings, state, reload, dependencies, catalog }: ControlDeps): readonly Endpoint[] {
-  const { functionsRoot, runtimes } = settings
-  const functions = () => state(false).functions
-  const dependenciesOf = (fn: FunctionVersion) => dependencies.recordOf(fn)
-  const policySourcesOf = (fn: FunctionVersion) => toPolicySources(fn, catalog().snapshot, toPolicyDefaults(settings))
-  const shared = {
-    files: new SourceFiles({ functionsRoot, reload }),
-    find: toFind({ state }),
-    functions,
-    state,
-  }
-  return [
-    ...createFunctionEndpoints({ ...shared, functionsRoot, runtimes, unservedReason, dependenciesOf, policySourcesOf }),
-    ...createFunctionEditEndpoints(shared),
-  ]
 }
 
 /** Milliseconds for which a program that nobody waits for may run. */

@@ -5,7 +5,7 @@
 
 import { isAsset, toAssetSteps } from '../assets/static-assets.ts'
 import type { Settings } from '../config/settings.ts'
-import type { EndpointPath } from '../control/endpoint-table.ts'
+import type { EndpointPath } from '../control/control-plane.ts'
 import type { BytePool } from '../core/byte-pool.ts'
 import type { Clock } from '../core/clock.ts'
 import type { Descriptors } from '../core/host.ts'

@@ -2,7 +2,7 @@
 
 import type { Socket } from 'node:net'
 import type { Settings } from '../config/settings.ts'
-import type { EndpointPath } from '../control/endpoint-table.ts'
+import type { EndpointPath } from '../control/control-plane.ts'
 import { type Bytes, copyOf, lengthOf } from '../core/byte-pool.ts'
 import { ERROR_STATUS, type ErrorCode, GatewayError, type Warning } from '../core/errors.ts'
 import type { Discovery } from '../discovery/discover.ts'

@@ -8,7 +8,7 @@
  */
 
 import type { Settings } from '../config/settings.ts'
-import type { EndpointPath } from '../control/endpoint-table.ts'
+import type { EndpointPath } from '../control/control-plane.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { backoffDelay, type Clock } from '../core/clock.ts'
 import type { Lifecycle } from '../core/transitions.ts'

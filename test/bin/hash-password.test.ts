@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { PassThrough, Readable } from 'node:stream'
 import t from 'tap'
 import { hashPassword } from '../../bin/hash-password.ts'
-import { Credentials } from '../../lib/control/credentials.ts'
+import { Credentials } from '../../lib/control/session-endpoints.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { FNGW, toEnv } from '../helpers/cli.ts'
 

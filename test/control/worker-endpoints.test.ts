@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { createWorkerEndpoints } from '../../lib/control/worker-endpoints.ts'
 import { systemClock } from '../../lib/core/clock.ts'
-import { serveEndpoints } from '../helpers/control.ts'
-import { RUNTIMES, handlerFile, serveTree } from '../helpers/gateway-bed.ts'
+import { serveEndpoints, toContext } from '../helpers/control.ts'
+import { handlerFile, RUNTIMES, serveTree } from '../helpers/gateway-bed.ts'
 
 interface Shown {
   runtimes: Record<string, { daemons: Record<string, unknown>[]; workers: Record<string, unknown>[] }>
@@ -77,12 +77,14 @@ t.test('[control/workers.1, control/workers.3] a daemon of somebody else has no 
   const runtimes = new Map([['node', { health: () => null as never, daemons: [daemon] }]] as const)
   const ask = serveEndpoints(
     t,
-    createWorkerEndpoints({
-      clock: systemClock,
-      runtimes,
-      dispatcher: { workers: function* () {}, lentWorkers: [] },
-      acceptors: () => [],
-    }),
+    createWorkerEndpoints(
+      toContext({
+        clock: systemClock,
+        runtimes,
+        dispatcher: { workers: function* () {}, lentWorkers: [] },
+        processes: () => null,
+      }),
+    ),
   )
   t.match((await ask({ url: '/_fn/workers' })).json(), {
     runtimes: {

@@ -1,12 +1,13 @@
 import type { Test } from 'tap'
 import { resolveSettings, type Settings } from '../../lib/config/settings.ts'
-import { AccessState } from '../../lib/control/access-state.ts'
-import type { Endpoint } from '../../lib/control/endpoint.ts'
-import { Sessions } from '../../lib/control/sessions.ts'
+import { AccessState } from '../../lib/control/access.ts'
+import { type ControlParts, createControlParts } from '../../lib/control/control-plane.ts'
+import type { ControlContext, Endpoint } from '../../lib/control/endpoint.ts'
+import { Sessions } from '../../lib/control/session-endpoints.ts'
 import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { Descriptors } from '../../lib/core/host.ts'
-import { type ControlParts, createControlParts, createHttpHandlers } from '../../lib/gateway/compose.ts'
+import { createHttpHandlers } from '../../lib/gateway/compose.ts'
 import { inject, type InjectRequest, type InjectResponse } from '../../lib/http/inject.ts'
 import { Admission } from '../../lib/invocation/admission.ts'
 import { Invoker } from '../../lib/invocation/invoke.ts'
@@ -16,6 +17,11 @@ import { Metrics } from '../../lib/observe/metrics.ts'
 import { buildRouteTable } from '../../lib/router/route-builder.ts'
 import type { Runtimes } from '../../lib/runtime/runtimes.ts'
 import { FakeRuntime } from './fake-runtime.ts'
+
+/** What the endpoints of a test need of a gateway. */
+export function toContext(parts: object): ControlContext {
+  return parts as ControlContext
+}
 
 type Ask = (request: InjectRequest) => Promise<InjectResponse>
 

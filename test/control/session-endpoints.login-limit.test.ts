@@ -1,5 +1,10 @@
 import t from 'tap'
-import { LOGIN_FAILURE_MS, LoginLimit, MAX_LOGIN_ADDRESSES, MAX_LOGIN_FAILURES } from '../../lib/control/login-limit.ts'
+import {
+  LOGIN_FAILURE_MS,
+  LoginLimit,
+  MAX_LOGIN_ADDRESSES,
+  MAX_LOGIN_FAILURES,
+} from '../../lib/control/session-endpoints.ts'
 import { FakeClock } from '../helpers/clock.ts'
 
 t.test('[control/session.4] five failures of an address in 300 s, then it waits; others do not', t => {

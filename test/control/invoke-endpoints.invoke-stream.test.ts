@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { InvokeStream } from '../../lib/control/invoke-stream.ts'
+import { InvokeStream } from '../../lib/control/invoke-endpoints.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import type { Exchange } from '../../lib/http/exchange.ts'
 import type { BodySink, InternalResult } from '../../lib/invocation/internal-call.ts'

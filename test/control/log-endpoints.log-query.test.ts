@@ -1,6 +1,6 @@
 import t from 'tap'
-import { ControlQuery } from '../../lib/control/control-query.ts'
-import { LOG_QUERY, toFilesQuery, toLogQueries } from '../../lib/control/log-query.ts'
+import { ControlQuery } from '../../lib/control/endpoint.ts'
+import { LOG_QUERY, toFilesQuery, toLogQueries } from '../../lib/control/log-endpoints.ts'
 
 const read = (search: string) => toFilesQuery(ControlQuery.parse(search, LOG_QUERY))
 const NOTHING = { runtime: null, fn: null, version: null, stream: null, requestId: null, since: null }

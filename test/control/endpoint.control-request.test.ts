@@ -1,6 +1,5 @@
 import t from 'tap'
-import { CONTROL_BODY_BYTES, type JsonObject } from '../../lib/control/control-request.ts'
-import { ACT, type Endpoint, READ, WRITE } from '../../lib/control/endpoint.ts'
+import { ACT, CONTROL_BODY_BYTES, type Endpoint, type JsonObject, READ, WRITE } from '../../lib/control/endpoint.ts'
 import { serveEndpoints } from '../helpers/control.ts'
 
 const ENDPOINTS: readonly Endpoint[] = [

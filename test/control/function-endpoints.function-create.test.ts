@@ -7,7 +7,7 @@ import {
   toNewEntry,
   writeIntoFolder,
   writeNewFunction,
-} from '../../lib/control/function-create.ts'
+} from '../../lib/control/function-endpoints.ts'
 import { RUNTIMES } from '../../lib/core/identity.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeTree } from '../helpers/tree.ts'

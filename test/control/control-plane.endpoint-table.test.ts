@@ -1,6 +1,6 @@
 import t from 'tap'
 import { type Endpoint, READ } from '../../lib/control/endpoint.ts'
-import { EndpointTable, toEndpointPaths } from '../../lib/control/endpoint-table.ts'
+import { EndpointTable, toEndpointPaths } from '../../lib/control/control-plane.ts'
 
 const endpoint = (method: Endpoint['method'], path: string): Endpoint => ({
   method,

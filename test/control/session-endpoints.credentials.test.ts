@@ -1,6 +1,6 @@
 import { scryptSync, pbkdf2Sync } from 'node:crypto'
 import t from 'tap'
-import { Credentials, MAX_PASSWORD_CHECKS } from '../../lib/control/credentials.ts'
+import { Credentials, MAX_PASSWORD_CHECKS } from '../../lib/control/session-endpoints.ts'
 
 const SALT = Buffer.alloc(16, 7)
 const SCRYPT = `scrypt:16384:8:1:${SALT.toString('hex')}:${scryptSync('pässword', SALT, 32).toString('hex')}`

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { MAX_SESSIONS, Sessions } from '../../lib/control/sessions.ts'
+import { MAX_SESSIONS, Sessions } from '../../lib/control/session-endpoints.ts'
 import { FakeClock } from '../helpers/clock.ts'
 
 const USER = { user: 'ann', rights: 'user' } as const

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { AccessState, SWITCHES } from '../../lib/control/access-state.ts'
+import { AccessState, SWITCHES } from '../../lib/control/access.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 
 const make = (options: Record<string, unknown> = {}) =>

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toInvokeRecord } from '../../lib/control/invoke-record.ts'
+import { toInvokeRecord } from '../../lib/control/call-fields.ts'
 
 const RESULT = {
   id: 'call-1',

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { UI_STORE_BYTES, UiStore } from '../../lib/control/ui-store.ts'
+import { UI_STORE_BYTES, UiStore } from '../../lib/control/ui-state-endpoints.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeTree } from '../helpers/tree.ts'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { LogStream } from '../../lib/control/log-stream.ts'
-import { OpenStreams } from '../../lib/control/open-streams.ts'
+import { OpenStreams } from '../../lib/control/endpoint.ts'
+import { LogStream } from '../../lib/control/log-endpoints.ts'
 import type { Exchange } from '../../lib/http/exchange.ts'
 import { FakeClock } from '../helpers/clock.ts'
 

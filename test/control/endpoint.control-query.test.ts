@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ControlQuery } from '../../lib/control/control-query.ts'
+import { ControlQuery } from '../../lib/control/endpoint.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 
 const FIELDS = ['fn', 'lines', 'follow', 'file']
