@@ -2,7 +2,7 @@
 
 import { isUtf8 } from 'node:buffer'
 import { boolean, type Field, json, jsonObject, mapOf, mapped, object, oneOf, string } from '../config/fields.ts'
-import { type Finding, isProblem, reportWrong, toPlace } from '../config/findings.ts'
+import { type Finding, isProblem, type Place, reportWrong, toPlace } from '../config/findings.ts'
 import { toScalarText } from '../config/texts.ts'
 import { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'

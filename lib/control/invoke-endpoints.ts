@@ -13,6 +13,7 @@ import {
   type ControlRequest,
   type Endpoint,
   type NamedCalls,
+  PacedWriter,
   READ,
 } from './endpoint.ts'
 

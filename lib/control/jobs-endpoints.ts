@@ -1,11 +1,19 @@
 /** `/_fn/jobs`: make, list, read, cancel and delete jobs, and read what they answered. Spec: page control/jobs-endpoints. */
 
 import { GatewayError, toGatewayError } from '../core/errors.ts'
-import type { Abandonable, Exchange } from '../http/exchange.ts'
+import type { Exchange } from '../http/exchange.ts'
 import { type JobResult, toResultJson } from '../jobs/job-result.ts'
 import { JOB_STATES, type JobState } from '../jobs/job.ts'
 import type { Jobs } from '../jobs/jobs.ts'
-import { type ControlContext, type ControlReply, type ControlRequest, type Endpoint, READ, WRITE } from './endpoint.ts'
+import {
+  type ControlContext,
+  type ControlReply,
+  type ControlRequest,
+  type Endpoint,
+  PacedWriter,
+  READ,
+  WRITE,
+} from './endpoint.ts'
 
 /** Bytes of a request: a body of a function may be a part of it. */
 const JOB_REQUEST_BYTES = 8 * 1024 * 1024

@@ -10,7 +10,15 @@ import type { Exchange } from '../http/exchange.ts'
 import { HistoryView } from '../observe/history-view.ts'
 import { type HistoryStore, type WindowName, WINDOWS } from '../observe/history.ts'
 import { countOpenFiles, toProcessText } from '../observe/process-metrics.ts'
-import { badQuery, type ControlContext, type ControlQuery, type ControlReply, type Endpoint, READ } from './endpoint.ts'
+import {
+  badQuery,
+  type ControlContext,
+  type ControlQuery,
+  type ControlReply,
+  type Endpoint,
+  PacedWriter,
+  READ,
+} from './endpoint.ts'
 import { toSeconds } from './records.ts'
 
 /** Characters that are made and sent in one go: with ten thousand functions the whole takes longer than requests may wait. */
