@@ -1,7 +1,6 @@
 /** `fngw invoke --local`: one call in a gateway that lives as long as the call. Owner: page bin/invoke. */
 
-import { readCallFields } from '../lib/control/call-fields.ts'
-import { toInvokeRecord } from '../lib/control/invoke-record.ts'
+import { readCallFields, toInvokeRecord } from '../lib/control/call-fields.ts'
 import { createGateway, GatewayError, type GatewayOptions } from '../lib/index.ts'
 import { toWarningText } from './banner.ts'
 import { toNameHint } from './function-names.ts'

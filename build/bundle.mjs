@@ -19,7 +19,7 @@ const target = resolve(process.argv[2] ?? join(root, 'dist'))
 rmSync(join(target, SHARED), { recursive: true, force: true })
 await build({
   absWorkingDir: root,
-  entryPoints: { 'bin/fngw': 'bin/fngw.ts', 'lib/index': 'lib/index.ts', 'lib/front-main': 'lib/front-main.ts' },
+  entryPoints: { 'bin/fngw': 'bin/fngw.ts', 'lib/index': 'lib/index.ts', 'lib/acceptor-main': 'lib/processes/acceptor-main.ts' },
   outdir: target,
   chunkNames: `${SHARED}/[name]-[hash]`,
   bundle: true,

@@ -9,7 +9,7 @@ export type { RuntimeName } from './core/identity.ts'
 export type { Settings, SettingsInput, SettingSource } from './config/settings.ts'
 export type { InjectRequest, InjectResponse } from './http/inject.ts'
 export { type Listening, ListenError } from './http/server.ts'
-export type { GatewayListening, HandedSockets } from './listeners.ts'
+export type { GatewayListening, HandedSockets } from './gateway/listeners.ts'
 export type { InternalResult } from './invocation/internal-call.ts'
 export type {
   BuildRecord,
@@ -32,17 +32,17 @@ export type {
   FnResponse,
   FnWorkerContext,
 } from './handler-types.ts'
-export { createGateway } from './gateway.ts'
+export { createGateway } from './gateway/gateway.ts'
 export {
   type Gateway,
   type GatewayOptions,
   type InvokeRequest,
   type InvokeResult,
   SettingsError,
-} from './gateway-types.ts'
+} from './gateway/options.ts'
 export {
   type RemoteDaemon,
   RemoteDaemonError,
   type RemoteDaemonOptions,
   startRemoteDaemon,
-} from './remote-daemon.ts'
+} from './remote/remote-daemon.ts'

@@ -14,7 +14,7 @@ const FILES = [
   'test/e2e/examples.test.ts',
   'test/e2e/http.test.ts',
   'test/e2e/streaming.test.ts',
-  'test/gateway.test.ts',
+  'test/gateway/gateway.test.ts',
   'test/http/inject.test.ts',
   'test/http/public.test.ts',
   'test/http/respond.test.ts',

@@ -2,11 +2,10 @@
 
 import { timingSafeEqual } from 'node:crypto'
 import { isIP } from 'node:net'
+import type { Settings } from '../config/settings.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
-import type { Settings } from '../config/settings.ts'
 import { TrustedProxies } from '../invocation/forwarded-headers.ts'
-import type { Session } from './sessions.ts'
 
 export interface AccessFlags
   extends Pick<
@@ -22,6 +21,14 @@ export interface AccessFlags
   > {
   /** The API was switched off while the gateway runs; the token can switch it on again. */
   readonly apiOffByState: boolean
+}
+
+/** Rights of a session: `admin` for a login with the admin token, `user` for one with a password. */
+type SessionRights = 'admin' | 'user'
+
+export interface Session {
+  user: string
+  rights: SessionRights
 }
 
 /** What the rules look at. Header values as received, null when absent. */
@@ -171,7 +178,7 @@ export function maySeeDetails(caller: Caller, flags: AccessFlags): boolean {
 type AccessSettings = Omit<AccessFlags, 'apiOffByState'> & Pick<Settings, 'consoleLoginPasswordHash' | 'isolation'>
 
 /** True when local callers need the token or a session too. With FN_ISOLATION=user a function may be such a caller. */
-export function needsLogin({ consoleLoginApi, isolation }: Pick<Settings, 'consoleLoginApi' | 'isolation'>): boolean {
+function needsLogin({ consoleLoginApi, isolation }: Pick<Settings, 'consoleLoginApi' | 'isolation'>): boolean {
   return consoleLoginApi || isolation === 'user'
 }
 
@@ -207,4 +214,70 @@ function toOpenWarnings({ consoleLocalOnly, adminToken }: AccessSettings): Warni
       hint: 'Leave FN_CONSOLE_LOCAL_ONLY on: callers with the token are let in from anywhere all the same.',
     },
   ]
+}
+
+// The flags of access that hold now: the settings, and what `PUT /_fn/ui-state` put over them.
+
+type Switch = 'uiEnabled' | 'consoleApiEnabled' | 'consoleWriteEnabled' | 'consoleLocalOnly' | 'consoleLoginApi'
+
+/** Names of the switches in JSON. */
+export const SWITCHES: Readonly<Record<string, Switch>> = {
+  ui_enabled: 'uiEnabled',
+  api_enabled: 'consoleApiEnabled',
+  write_enabled: 'consoleWriteEnabled',
+  local_only: 'consoleLocalOnly',
+  login_api_enabled: 'consoleLoginApi',
+}
+
+export type Switches = Readonly<Record<Switch, boolean>>
+
+/** Lives as long as the gateway: a start begins with the settings again. */
+export class AccessState {
+  readonly #settings: Settings
+  #flags: AccessFlags
+  /** Told after every change of the switches. */
+  onChange: (() => void) | null = null
+
+  constructor(settings: Settings) {
+    this.#settings = settings
+    this.#flags = { ...settings, ...this.preview(null), apiOffByState: false }
+  }
+
+  get flags(): AccessFlags {
+    return this.#flags
+  }
+
+  /** True when there is something to log in with, and for. */
+  get canLogIn(): boolean {
+    const { adminToken, consoleLoginPasswordHash } = this.#settings
+    return this.#flags.uiEnabled && (adminToken !== null || consoleLoginPasswordHash !== null)
+  }
+
+  /** The switches after some changes; null: as the settings say. Nothing is changed. */
+  preview(changes: Partial<Switches> | null): Switches {
+    const switches = toSwitches(changes === null ? this.#settings : { ...this.#flags, ...changes })
+    return { ...switches, consoleLoginApi: needsLogin({ ...this.#settings, ...switches }) }
+  }
+
+  apply(changes: Partial<Switches> | null): void {
+    const switches = this.preview(changes)
+    const apiOffByState = this.#settings.consoleApiEnabled && !switches.consoleApiEnabled
+    this.#flags = { ...this.#settings, ...switches, apiOffByState }
+    this.onChange?.()
+  }
+
+  /** True when the switches let somebody do what the flags of now do not: only an administrator may put them so. */
+  isLoosening(next: Switches): boolean {
+    const now = this.#flags
+    return (
+      (now.consoleLocalOnly && !next.consoleLocalOnly) ||
+      (now.consoleLoginApi && !next.consoleLoginApi) ||
+      (!now.consoleWriteEnabled && next.consoleWriteEnabled)
+    )
+  }
+}
+
+function toSwitches(flags: Switches): Switches {
+  const { uiEnabled, consoleApiEnabled, consoleWriteEnabled, consoleLocalOnly, consoleLoginApi } = flags
+  return { uiEnabled, consoleApiEnabled, consoleWriteEnabled, consoleLocalOnly, consoleLoginApi }
 }

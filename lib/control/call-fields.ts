@@ -1,5 +1,6 @@
-/** A call of a function as JSON: which fields it has, and what each may be. Owner: page control/invoke. */
+/** A call of a function as JSON: the fields of a request for it, and the record of its result. Owner: page control/invoke. */
 
+import { isUtf8 } from 'node:buffer'
 import {
   boolean,
   hidden,
@@ -14,9 +15,12 @@ import {
 } from '../config/fields.ts'
 import { reportWrong } from '../config/findings.ts'
 import { toScalarText } from '../config/texts.ts'
+import type { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
-import { isVersion, MAX_NAME_CHARS, METHODS, RUNTIMES, type RuntimeName } from '../core/identity.ts'
-import { toCallBody, withBodyType } from '../invocation/internal-call.ts'
+import { isVersion, MAX_NAME_CHARS, METHODS, type RuntimeName, RUNTIMES } from '../core/identity.ts'
+import type { Exchange } from '../http/exchange.ts'
+import { type InternalResult, toCallBody, withBodyType } from '../invocation/internal-call.ts'
+import { traceIdOf } from '../observe/trace.ts'
 
 /** A call as it was asked for, checked; what was left out is null. */
 export interface CallFields {
@@ -59,11 +63,16 @@ const base64 = mapped(string({ multiline: true, rule: 'base64 text' }), (text, a
 })
 
 // The content of a call may be secret, and a refusal is logged: messages do not show hidden values.
+/** Fields that name a function. */
+export const TARGET = {
+  name: string({ rule: 'the name of a function', maxLength: MAX_NAME_CHARS }),
+  runtime: oneOf(RUNTIMES),
+  version: string({ rule: 'the label of a version', parse: text => (isVersion(text) ? text : null) }),
+}
+
 const CALL = object(
   {
-    name: string({ rule: 'the name of a function', maxLength: MAX_NAME_CHARS }),
-    runtime: oneOf(RUNTIMES),
-    version: string({ rule: 'the label of a version', parse: text => (isVersion(text) ? text : null) }),
+    ...TARGET,
     method: oneOf([...METHODS, 'HEAD', 'OPTIONS']),
     query: hidden(jsonObject()),
     headers: hidden(mapOf(headerValue, { keyRule: 'a header name' })),
@@ -104,4 +113,69 @@ export function readCallFields(value: Readonly<Record<string, unknown>>): CallFi
     route: call.route ?? null,
     params: call.params ?? null,
   }
+}
+
+/**
+ * A result of a function; the gateway's own refusals are no records.
+ * @param route - the path that the handler saw
+ * @param template - the route it was matched by; null for a call by name alone
+ */
+export function toInvokeRecord(
+  result: InternalResult,
+  route: string,
+  template: string | null,
+): Record<string, unknown> {
+  const { status, headers, body, stdout, stderr, latencyMs } = result
+  return {
+    status,
+    latency_ms: toShownMs(latencyMs),
+    route,
+    route_template: template,
+    headers: toHeaderRecord(headers),
+    ...toBodyFields(body),
+    stdout,
+    stderr,
+    ...toCallRecord(result),
+  }
+}
+
+/** The gateway's own response to a call that failed, with what is known of the call. */
+export function sendFailure(exchange: Exchange, error: GatewayError, result: InternalResult): void {
+  const { stdout, stderr } = result
+  const facts = { ...toCallRecord(result), stdout, stderr }
+  exchange.responder.sendError(exchange, error, ['Cache-Control', 'no-store'], facts)
+}
+
+/** Where the time of a call went, and what it is called in logs and traces. */
+export function toCallRecord({ id, trace, queuedMs, latencyMs }: TimedCall): Record<string, unknown> {
+  const queued = toShownMs(queuedMs)
+  const total = toShownMs(latencyMs)
+  return {
+    timing: { queue_ms: queued, worker_ms: toShownMs(total - queued), total_ms: total },
+    request_id: id,
+    trace_id: traceIdOf(trace),
+  }
+}
+
+type TimedCall = Pick<InternalResult, 'id' | 'trace' | 'queuedMs' | 'latencyMs'>
+
+function toShownMs(ms: number): number {
+  return Math.round(ms * 1000) / 1000
+}
+
+/** Lower-case names, whatever each language writes; one that comes again has a list. */
+export function toHeaderRecord(headers: readonly string[]): Record<string, string | string[]> {
+  const record: Record<string, string | string[]> = Object.create(null)
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const name = headers[i]!.toLowerCase()
+    const before = record[name]
+    record[name] = before === undefined ? headers[i + 1]! : [before, headers[i + 1]!].flat()
+  }
+  return record
+}
+
+/** Text as text; other bytes as base64. */
+function toBodyFields(body: Buffer): Record<string, unknown> {
+  if (isUtf8(body)) return { body: body.toString('utf8') }
+  return { is_base64: true, body_base64: body.toString('base64') }
 }

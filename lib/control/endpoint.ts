@@ -1,12 +1,36 @@
 /**
  * One endpoint of `/_fn/*`: what it is called by, who may call it, what it is asked and what it answers. Owner: §4.2.
- * A family of endpoints is a file `<family>-endpoints.ts` with `create<Family>Endpoints(deps)`; `lib/control-parts.ts` joins them.
+ * A family of endpoints is a file `<family>-endpoints.ts` with `create<Family>Endpoints(context)`; `control-plane.ts` joins them.
  */
 
+import { isUtf8 } from 'node:buffer'
+import { nearest, showText } from '../config/findings.ts'
+import { parseJsonText } from '../config/json-text.ts'
+import type { Settings } from '../config/settings-record.ts'
+import type { SettingSource } from '../config/settings.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
+import { decodePercent } from '../core/http-text.ts'
+import { isRuntimeName, isVersion, type RuntimeName, RUNTIMES } from '../core/identity.ts'
+import { isObject } from '../core/json.ts'
+import type { Lifecycle } from '../core/transitions.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import { collectBody } from '../http/body.ts'
+import type { Abandonable, Exchange } from '../http/exchange.ts'
 import type { ConstantAnswer } from '../http/respond.ts'
-import type { Exchange } from '../http/exchange.ts'
-import type { EndpointAccess } from './access.ts'
-import type { ControlRequest } from './control-request.ts'
+import { headerOf } from '../invocation/forwarded-headers.ts'
+import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
+import type { Jobs } from '../jobs/jobs.ts'
+import type { History } from '../observe/history.ts'
+import type { Journal } from '../observe/journal.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import type { Dispatcher } from '../runtime/dispatcher.ts'
+import type { Runtime } from '../runtime/runtime.ts'
+import type { Scheduler } from '../scheduler/scheduler.ts'
+import type { Caller, EndpointAccess } from './access.ts'
+import type { CallFields } from './call-fields.ts'
+import type { GatewayState } from './records.ts'
 
 export interface Endpoint {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -16,6 +40,92 @@ export interface Endpoint {
   /** Names of its query fields: any other is 400. Absent: it takes none. `any` lets everything pass unread. */
   readonly query?: readonly string[] | 'any'
   readonly handle: (request: ControlRequest) => ControlReply | Promise<ControlReply>
+}
+
+/** A function by its name. @throws GatewayError NOT_FOUND; ROUTE_CONFLICT when several runtimes have it */
+type FindFunction = (name: string, version: string | null, runtime: string | null) => FunctionVersion
+
+/** The gateway as its endpoints see it. */
+export interface ControlContext {
+  readonly settings: Settings
+  /** By setting name, programs as `binaries.python`. */
+  readonly sources: Readonly<Record<string, SettingSource>>
+  /** Full path of the project file; null when there is none. */
+  readonly configFile: string | null
+  readonly clock: Clock
+  readonly lifecycle: Readonly<Lifecycle>
+  readonly journal: Journal
+  readonly history: History
+  readonly metrics: Metrics
+  readonly jobs: Jobs
+  readonly scheduler: Scheduler
+  /** The enabled ones. */
+  readonly runtimes: ReadonlyMap<RuntimeName, Runtime>
+  readonly dispatcher: Dispatcher
+  readonly packs: { readonly root: string; list: () => readonly PackFacts[] }
+  readonly calls: NamedCalls
+  readonly streams: OpenStreams
+  readonly find: FindFunction
+  /** The state now; `details` decides whether paths and addresses may be shown. */
+  state(details: boolean): GatewayState
+  /** Resolves when the new catalog is in force. */
+  reload(): Promise<void>
+  explain(method: string, path: string, host: string): object
+  /** Why a function of that name would never be served; null when it would. */
+  unservedReason(name: string): string | null
+  /** The file that each value of a function's policy comes from. */
+  policySourcesOf(fn: FunctionVersion): object
+  readonly dependencies: {
+    /** Each function of the catalog; null for one that needs nothing, or that was not called yet. */
+    states(): Iterable<{ fn: FunctionVersion; state: PreparedState | null }>
+    /** What is known of the packages of a function; null when nothing is. */
+    recordOf(fn: FunctionVersion): object | null
+  }
+  /** The other processes; null where there are none. */
+  processes(): { count(): Promise<void>; readonly acceptors: readonly AcceptorFacts[] } | null
+}
+
+/** A pack as it is shown; `dir` is a full path. */
+interface PackFacts {
+  readonly runtime: string
+  readonly name: string
+  readonly dir: string
+  readonly facts: Readonly<Record<string, unknown>>
+}
+
+/** How far a function is with what it needs before it can run. */
+export interface PreparedState {
+  state: 'preparing' | 'ready' | 'failed'
+  /** Monotonic ms. */
+  since: number
+  error: GatewayError | null
+  step: string | null
+}
+
+/** A process that takes connections beside this one. */
+export interface AcceptorFacts {
+  pid: number
+  isServing: boolean
+  /** Open ones. */
+  connections: number
+  /** Monotonic ms. */
+  startedAt: number
+}
+
+/** Runs functions by name. */
+export interface NamedCalls {
+  /** @throws GatewayError for a name, route or params that lead nowhere */
+  prepare(
+    name: string,
+    request: Omit<CallFields, 'name' | 'runtime' | 'query'> & {
+      runtime?: string
+      query: Readonly<Record<string, unknown>>
+      signal: AbortSignal
+    },
+    asker: Pick<Exchange, 'id' | 'ip' | 'trace' | 'traceState'>,
+  ): InternalRequest & { readonly pattern: string | null }
+  /** Never rejects. */
+  run(request: InternalRequest): Promise<InternalResult>
 }
 
 /** A JSON value with its status, bytes made before, or an answer that the endpoint sends itself: a stream. */
@@ -40,3 +150,260 @@ export const LOGIN: EndpointAccess = { open: false, write: false, acts: true, be
 export const CONSOLE_PAGE: EndpointAccess = { open: false, write: false, acts: false, beforeLogin: true }
 /** Needs write permission. */
 export const WRITE: EndpointAccess = { open: false, write: true, acts: true }
+
+// The query of a control-plane request: each field read by its rule, everything else 400.
+
+/** Longest value of a field, characters. */
+const MAX_VALUE_CHARS = 4096
+
+export class ControlQuery {
+  readonly #values: ReadonlyMap<string, string>
+  readonly #known: readonly string[]
+
+  private constructor(values: ReadonlyMap<string, string>, known: readonly string[]) {
+    this.#values = values
+    this.#known = known
+  }
+
+  /**
+   * @param search - what follows `?`, as the client wrote it
+   * @param known - names of the fields; `any` reads nothing
+   * @throws GatewayError BAD_REQUEST for a field that is unknown, given twice, or written wrong
+   */
+  static parse(search: string, known: readonly string[] | 'any'): ControlQuery {
+    const values = new Map<string, string>()
+    if (known === 'any') return new ControlQuery(values, [])
+    for (const pair of search.split('&')) {
+      if (pair === '') continue
+      const equals = pair.indexOf('=')
+      const name = decode(equals === -1 ? pair : pair.slice(0, equals))
+      const value = decode(equals === -1 ? '' : pair.slice(equals + 1))
+      if (!known.includes(name)) throw toUnknown(name, known)
+      if (values.has(name)) throw badQuery(name, 'must be given once, got it twice')
+      if (value.length > MAX_VALUE_CHARS) throw badQuery(name, `must have at most ${MAX_VALUE_CHARS} characters`)
+      if (value.includes('\0')) throw badQuery(name, 'must be text without NUL characters')
+      values.set(name, value)
+    }
+    return new ControlQuery(values, known)
+  }
+
+  /** The value, null when it is not given or empty. */
+  text(name: string): string | null {
+    if (!this.#known.includes(name)) throw new Error(`the endpoint does not list the query field ${name}`)
+    return this.#values.get(name) || null
+  }
+
+  /** A value that must be there. */
+  required(name: string): string {
+    const value = this.text(name)
+    if (value === null) throw badQuery(name, `is missing: add ?${name}=...`)
+    return value
+  }
+
+  /** A whole number between two bounds. */
+  integer(name: string, { min, max, default: fallback }: { min: number; max: number; default: number }): number {
+    const text = this.text(name)
+    if (text === null) return fallback
+    const value = /^-?\d{1,15}$/.test(text) ? Number(text) : Number.NaN
+    if (value >= min && value <= max) return value
+    throw badQuery(name, `must be an integer from ${min} to ${max}, got "${showText(text)}"`)
+  }
+
+  /** `1`, `true`, `yes`, `on` or the bare name; `0`, `false`, `no`, `off`; false when it is not given. */
+  flag(name: string): boolean {
+    const text = this.text(name)
+    if (text === null) return this.#values.has(name)
+    const word = text.toLowerCase()
+    if (['1', 'true', 'yes', 'on'].includes(word)) return true
+    if (['0', 'false', 'no', 'off'].includes(word)) return false
+    throw badQuery(name, `must be 1 or 0, got "${showText(text)}"`)
+  }
+
+  /** One of some words. */
+  oneOf<Word extends string>(name: string, words: readonly Word[], fallback: Word): Word {
+    const text = this.text(name)
+    if (text === null) return fallback
+    const found = words.find(word => word === text)
+    if (found !== undefined) return found
+    throw badQuery(name, `must be one of ${words.join(', ')}, got "${showText(text)}"`)
+  }
+}
+
+function decode(text: string): string {
+  const decoded = decodePercent(text.replaceAll('+', ' '))
+  if (decoded === null) throw new GatewayError('BAD_REQUEST', `query has a broken percent escape: "${showText(text)}"`)
+  return decoded
+}
+
+function toUnknown(name: string, known: readonly string[]): GatewayError {
+  const near = nearest(name, known)
+  const fields = known.length === 0 ? 'this endpoint has none' : `it has ${known.join(', ')}`
+  const hint = near === null ? fields : `did you mean ${near}?`
+  return new GatewayError('BAD_REQUEST', `query field "${showText(name)}" is not known: ${hint}`)
+}
+
+/** 400 that names a field of the query. */
+export function badQuery(name: string, why: string): GatewayError {
+  return new GatewayError('BAD_REQUEST', `query field ${name} ${why}`)
+}
+
+// What an endpoint of the control plane is asked: parameters, query, body, and who asks.
+
+/** Bytes of a body, where an endpoint does not say otherwise. */
+export const CONTROL_BODY_BYTES = 1024 * 1024
+
+export type JsonObject = Record<string, unknown>
+
+interface ControlRequestParts {
+  exchange: Exchange
+  params: Readonly<Record<string, string>>
+  query: ControlQuery
+  caller: Caller
+  details: boolean
+  isSecure: boolean
+}
+
+export class ControlRequest {
+  readonly exchange: Exchange
+  /** What stands in the path for `:id` and the like, decoded. */
+  readonly params: Readonly<Record<string, string>>
+  readonly query: ControlQuery
+  readonly caller: Caller
+  /** Paths, addresses and other inner facts may be shown. */
+  readonly details: boolean
+  /** The client uses https. */
+  readonly isSecure: boolean
+
+  constructor({ exchange, params, query, caller, details, isSecure }: ControlRequestParts) {
+    this.exchange = exchange
+    this.params = params
+    this.query = query
+    this.caller = caller
+    this.details = details
+    this.isSecure = isSecure
+  }
+
+  /** A header by its lower-case name; null when it is absent. */
+  header(name: string): string | null {
+    return headerOf(this.exchange.req.rawHeaders, name)
+  }
+
+  /**
+   * The body's bytes; none when there is no body. Never settles when the client leaves.
+   * @throws GatewayError BODY_TOO_LARGE
+   */
+  async readBody(limit: number = CONTROL_BODY_BYTES): Promise<Buffer> {
+    return (await collectBody(this.exchange, limit)) ?? Buffer.alloc(0)
+  }
+
+  /**
+   * The body as a JSON object, whatever its `Content-Type` says.
+   * @throws GatewayError BODY_TOO_LARGE, or BAD_REQUEST with the place of the fault
+   */
+  async readJson(limit: number = CONTROL_BODY_BYTES): Promise<JsonObject> {
+    const body = await this.readBody(limit)
+    if (body.length === 0) throw badBody('must be a JSON object, got nothing')
+    if (!isUtf8(body)) throw badBody('must be a JSON object, got bytes that are not UTF-8')
+    const parsed = parseJsonText(body, limit)
+    if (!parsed.ok) {
+      const where = parsed.line === 0 ? '' : `line ${parsed.line}, column ${parsed.column}: `
+      throw badBody(`is not JSON: ${where}${parsed.reason}`)
+    }
+    if (!isObject(parsed.value)) throw badBody(`must be a JSON object, got ${toKind(parsed.value)}`)
+    return parsed.value
+  }
+}
+
+function toKind(value: unknown): string {
+  if (value === null) return 'null'
+  return Array.isArray(value) ? 'an array' : `a ${typeof value}`
+}
+
+/** 400 about the body. */
+export function badBody(why: string): GatewayError {
+  return new GatewayError('BAD_REQUEST', `body ${why}`)
+}
+
+/** Query fields that name a function. */
+export const TARGET_FIELDS = ['runtime', 'name', 'version'] as const
+
+/** @throws GatewayError BAD_REQUEST, and as `FindFunction` */
+export function findTarget(query: ControlQuery, find: FindFunction): FunctionVersion {
+  return find(query.required('name'), readVersion(query), readRuntime(query))
+}
+
+/** @returns null when it is not given, or given as `default` */
+export function readVersion(query: ControlQuery): string | null {
+  const version = query.text('version')
+  if (version === null || version === DEFAULT_VERSION_LABEL) return null
+  if (isVersion(version)) return version
+  throw badQuery('version', `must be letters, digits, _ . and -, got "${showText(version)}"`)
+}
+
+export function readRuntime(query: ControlQuery): RuntimeName | null {
+  const runtime = query.text('runtime')
+  if (runtime === null || isRuntimeName(runtime)) return runtime
+  throw badQuery('runtime', `must be one of ${RUNTIMES.join(', ')}, got "${showText(runtime)}"`)
+}
+
+/** Open at once; with one more the oldest ends, because its reader may be long gone without a word. */
+const MAX_OPEN_STREAMS = 64
+
+/** Responses of the control plane that go on until they are ended. */
+export class OpenStreams {
+  readonly #ends = new Set<() => void>()
+  #isClosed = false
+
+  /**
+   * @param end - ends the answer; called at most once, and at once when the gateway is closing
+   * @returns a function that says that it has ended
+   */
+  add(end: () => void): () => void {
+    if (this.#isClosed) {
+      end()
+      return () => {}
+    }
+    const entry = (): void => end()
+    this.#ends.add(entry)
+    if (this.#ends.size > MAX_OPEN_STREAMS) {
+      const [oldest] = this.#ends
+      this.#ends.delete(oldest!)
+      oldest!()
+    }
+    return () => this.#ends.delete(entry)
+  }
+
+  /** Ends all: a stop does not wait for readers who would stay for ever. */
+  close(): void {
+    this.#isClosed = true
+    for (const end of [...this.#ends]) end()
+    this.#ends.clear()
+  }
+}
+
+/** Writes an open response as fast as its client reads: memory holds one piece. As the work of its exchange it ends with the client. */
+export class PacedWriter implements Abandonable {
+  readonly #exchange: Exchange
+  /** Ends a wait for the client. */
+  #wake: (() => void) | null = null
+  hasLeft = false
+
+  constructor(exchange: Exchange) {
+    this.#exchange = exchange
+  }
+
+  /** Resolves when the client takes more, or has left. @param isConstant - as of `Responder.writeStream` */
+  async write(bytes: Buffer, isConstant: boolean): Promise<void> {
+    const { responder } = this.#exchange
+    if (this.hasLeft || responder.writeStream(this.#exchange, bytes, isConstant)) return
+    await new Promise<void>(resolve => {
+      this.#wake = resolve
+      responder.onDrain(this.#exchange, resolve)
+    })
+  }
+
+  abandon(): void {
+    this.hasLeft = true
+    this.#wake?.()
+  }
+}

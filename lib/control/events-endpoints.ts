@@ -5,13 +5,9 @@ import { GatewayError } from '../core/errors.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { EndReason, EventFeed, Following } from '../observe/event-feed.ts'
 import { EVENT_NAMES, type EventName } from '../observe/events.ts'
-import { type Endpoint, READ } from './endpoint.ts'
+import { badQuery, type Endpoint, READ } from './endpoint.ts'
 
-interface EventsEndpointsDeps {
-  feed: Pick<EventFeed, 'follow'>
-}
-
-export function createEventsEndpoints({ feed }: EventsEndpointsDeps): readonly Endpoint[] {
+export function createEventsEndpoints(feed: EventFeed): readonly Endpoint[] {
   return [
     {
       method: 'GET',
@@ -34,17 +30,12 @@ function readNames(text: string | null): ReadonlySet<EventName> {
   for (const name of names) {
     if ((EVENT_NAMES as readonly string[]).includes(name)) continue
     const rule = `must be a list of ${EVENT_NAMES.join(', ')}`
-    throw new GatewayError('BAD_REQUEST', `query field events ${rule}, got "${showText(name)}"`)
+    throw badQuery('events', `${rule}, got "${showText(name)}"`)
   }
   return new Set(names as EventName[])
 }
 
-function stream(
-  feed: EventsEndpointsDeps['feed'],
-  exchange: Exchange,
-  names: ReadonlySet<EventName>,
-  lastId: string | null,
-): void {
+function stream(feed: EventFeed, exchange: Exchange, names: ReadonlySet<EventName>, lastId: string | null): void {
   const { responder } = exchange
   const headers = ['Content-Type', 'text/event-stream', 'Cache-Control', 'no-store', 'X-Accel-Buffering', 'no']
   if (exchange.method === 'HEAD') {

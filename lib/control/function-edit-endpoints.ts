@@ -6,10 +6,22 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
-import type { ControlRequest } from './control-request.ts'
-import { type ControlReply, type Endpoint, READ, WRITE } from './endpoint.ts'
 import {
+  badBody,
+  type ControlContext,
+  type ControlReply,
+  type ControlRequest,
+  type Endpoint,
+  findTarget,
+  READ,
+  TARGET_FIELDS,
+  WRITE,
+} from './endpoint.ts'
+import {
+  checkMatch,
   MAX_CODE_BYTES,
+  type SourceFile,
+  type SourceFiles,
   toConfigPath,
   toEnvPath,
   toEnvRecord,
@@ -17,19 +29,9 @@ import {
   toFunctionRecord,
   toIdentityRecord,
 } from './function-record.ts'
-import { findTarget, type FindFunction, TARGET_FIELDS } from './function-target.ts'
-import type { GatewayState } from './records.ts'
-import { checkMatch, type SourceFile, type SourceFiles } from './source-files.ts'
 
 /** JSON may write a byte of code in six. */
 const CODE_BODY_BYTES = 6 * MAX_CODE_BYTES
-
-export interface FunctionEditDeps {
-  files: SourceFiles
-  find: FindFunction
-  functions: () => readonly FunctionVersion[]
-  state: (details: boolean) => GatewayState
-}
 
 /** Functions that are named beside the one that was asked for. */
 const MAX_SHARED = 20
@@ -43,8 +45,8 @@ interface Edit {
   known: ReadonlySet<string>
 }
 
-export function createFunctionEditEndpoints(deps: FunctionEditDeps): readonly Endpoint[] {
-  const editor = new FunctionEditor(deps)
+export function createFunctionEditEndpoints(context: ControlContext, files: SourceFiles): readonly Endpoint[] {
+  const editor = new FunctionEditor(context, files)
   const query = TARGET_FIELDS
   return [
     { method: 'GET', path: '/_fn/function-config', access: READ, query, handle: request => editor.readConfig(request) },
@@ -56,15 +58,21 @@ export function createFunctionEditEndpoints(deps: FunctionEditDeps): readonly En
 }
 
 class FunctionEditor {
-  readonly #deps: FunctionEditDeps
+  readonly #context: ControlContext
+  readonly #files: SourceFiles
 
-  constructor(deps: FunctionEditDeps) {
-    this.#deps = deps
+  constructor(context: ControlContext, files: SourceFiles) {
+    this.#context = context
+    this.#files = files
+  }
+
+  get #functions(): readonly FunctionVersion[] {
+    return this.#context.state(false).functions
   }
 
   readConfig(request: ControlRequest): ControlReply {
     const fn = this.#find(request)
-    const file = this.#deps.files.read(toConfigPath(fn), MAX_CONFIG_FILE_BYTES)
+    const file = this.#files.read(toConfigPath(fn), MAX_CONFIG_FILE_BYTES)
     return this.#configReply(request, fn, file)
   }
 
@@ -73,10 +81,10 @@ class FunctionEditor {
     return this.#edit(request, toConfigPath, async edit => {
       const change = changeConfig(toText(edit.file), body, edit.file.label)
       const warnings = this.#write(edit, change)
-      await this.#deps.files.reload()
+      await this.#files.reload()
       const fn = this.#findAfter(edit)
       if (fn === null) throw await this.#undo(edit)
-      const file = this.#deps.files.read(edit.path, MAX_CONFIG_FILE_BYTES)
+      const file = this.#files.read(edit.path, MAX_CONFIG_FILE_BYTES)
       return this.#configReply(request, fn, file, warnings)
     })
   }
@@ -90,27 +98,27 @@ class FunctionEditor {
     const body = await request.readJson()
     return this.#edit(request, toEnvPath, async edit => {
       const warnings = this.#write(edit, changeEnv(toText(edit.file), body, new Set(Object.keys(edit.fn.env))), 0o600)
-      await this.#deps.files.reload()
+      await this.#files.reload()
       return this.#envReply(request, this.#findAfter(edit) ?? edit.fn, warnings)
     })
   }
 
   async putCode(request: ControlRequest): Promise<ControlReply> {
     const { code, ...rest } = await request.readJson(CODE_BODY_BYTES)
-    if (typeof code !== 'string') throw new GatewayError('BAD_REQUEST', 'body field code must be a text')
+    if (typeof code !== 'string') throw badBody('field code must be a text')
     if (Buffer.byteLength(code) > MAX_CODE_BYTES)
       throw new GatewayError('BODY_TOO_LARGE', `payload too large: code may have ${MAX_CODE_BYTES} bytes`)
     return this.#edit(
       request,
       fn => fn.entryPath,
       async edit => {
-        this.#deps.files.write(edit.path, code)
-        await this.#deps.files.reload()
+        this.#files.write(edit.path, code)
+        await this.#files.reload()
         const fn = this.#findAfter(edit) ?? edit.fn
-        const file = this.#deps.files.read(edit.path, MAX_CODE_BYTES)
-        const state = this.#deps.state(request.details)
+        const file = this.#files.read(edit.path, MAX_CODE_BYTES)
+        const state = this.#context.state(request.details)
         const unknown = Object.keys(rest).map(key => `body: ${key.slice(0, 60)} is not a known key`)
-        const record = toFunctionRecord(fn, state, this.#deps.files)
+        const record = toFunctionRecord(fn, state, this.#files)
         const warnings = [...unknown, ...toFileWarnings(fn, state)]
         return toReply({ ...record, code, code_truncated: false, warnings }, file)
       },
@@ -118,7 +126,7 @@ class FunctionEditor {
   }
 
   #find({ query }: ControlRequest): FunctionVersion {
-    return findTarget(query, this.#deps.find)
+    return findTarget(query, this.#context.find)
   }
 
   /** Changes one file of the function that is there when its turn has come. */
@@ -127,13 +135,13 @@ class FunctionEditor {
     toPath: (fn: FunctionVersion) => string,
     change: (edit: Edit) => Promise<ControlReply>,
   ): Promise<ControlReply> {
-    const { files } = this.#deps
+    const files = this.#files
     return files.inTurn(async () => {
       const fn = this.#find(request)
       const path = toPath(fn)
       const file = files.read(path, path === fn.entryPath ? Number.MAX_SAFE_INTEGER : MAX_CONFIG_FILE_BYTES)
       checkMatch(file, request.header('if-match'))
-      const known = new Set(this.#deps.state(false).warnings.map(({ message }) => message))
+      const known = new Set(this.#context.state(false).warnings.map(({ message }) => message))
       return change({ fn, path, file, known })
     })
   }
@@ -143,13 +151,13 @@ class FunctionEditor {
     if (!change.ok) throw new GatewayError('BAD_REQUEST', change.problems.slice(0, 5).join('; '))
     if (Buffer.byteLength(change.text) > MAX_CONFIG_FILE_BYTES)
       throw new GatewayError('BODY_TOO_LARGE', `payload too large: the file may have ${MAX_CONFIG_FILE_BYTES} bytes`)
-    this.#deps.files.write(path, change.text, mode)
+    this.#files.write(path, change.text, mode)
     return change.warnings
   }
 
   /** The function after its files were changed: a new name or entrypoint does not make it another one. */
   #findAfter({ fn }: Edit): FunctionVersion | null {
-    const near = this.#deps.functions().filter(one => one.fnDir === fn.fnDir && one.runtime === fn.runtime)
+    const near = this.#functions.filter(one => one.fnDir === fn.fnDir && one.runtime === fn.runtime)
     return (
       near.find(one => one.key === fn.key) ??
       near.find(one => one.version === fn.version && one.kind === fn.kind) ??
@@ -159,7 +167,8 @@ class FunctionEditor {
 
   /** Takes a change back that nothing serves any more. @returns why */
   async #undo({ path, file, known }: Edit): Promise<GatewayError> {
-    const { files, state } = this.#deps
+    const files = this.#files
+    const { state } = this.#context
     const news = state(false).warnings.find(({ message }) => !known.has(message))
     const why = news?.message ?? 'the function would not be served with it'
     files.restore(path, file)
@@ -168,7 +177,8 @@ class FunctionEditor {
   }
 
   #configReply(request: ControlRequest, fn: FunctionVersion, file: SourceFile, notes: string[] = []): ControlReply {
-    const { state, files } = this.#deps
+    const files = this.#files
+    const { state } = this.#context
     const now = state(request.details)
     const parsed = file.bytes === null ? null : parseJsonText(file.bytes)
     const record = toFunctionRecord(fn, now, files)
@@ -178,7 +188,7 @@ class FunctionEditor {
   }
 
   #envReply(request: ControlRequest, fn: FunctionVersion, warnings: readonly string[]): ControlReply {
-    const { files } = this.#deps
+    const files = this.#files
     const file = files.read(toEnvPath(fn), MAX_CONFIG_FILE_BYTES)
     const fnEnv = toEnvRecord(fn, files, request.details)
     const others = Object.keys(fn.env).filter(key => !Object.hasOwn(fnEnv, key))
@@ -189,7 +199,7 @@ class FunctionEditor {
 
   /** Keys of the other functions that read a file of this one. */
   #toShared(fn: FunctionVersion, isReader: (other: FunctionVersion) => boolean): Record<string, unknown> {
-    const readers = this.#deps.functions().filter(other => other.key !== fn.key && isReader(other))
+    const readers = this.#functions.filter(other => other.key !== fn.key && isReader(other))
     const keys = readers.map(({ key }) => key).sort()
     return { shared_with: keys.slice(0, MAX_SHARED), shared_with_count: keys.length }
   }

@@ -1,47 +1,39 @@
 /** `/_fn/function`: a function with its code is read, made and deleted. Owner: §4.2, page control/function. */
 
+import { randomBytes } from 'node:crypto'
+import { chownSync, constants, lstatSync, rmdirSync, type Stats } from 'node:fs'
 import { open } from 'node:fs/promises'
-import { constants } from 'node:fs'
+import { basename, dirname, extname, join, relative, sep } from 'node:path'
+import { changeConfig } from '../config/config-change.ts'
+import { showText, showValue } from '../config/findings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { RuntimeName } from '../core/identity.ts'
+import { isFunctionName, RUNTIME_OF_EXTENSION, type RuntimeName } from '../core/identity.ts'
+import { TEMPLATES } from '../core/templates.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import type { ControlRequest } from './control-request.ts'
-import { type ControlReply, type Endpoint, READ, WRITE } from './endpoint.ts'
 import {
-  checkNewName,
-  hasFunctionFiles,
-  type NewFunction,
-  readNewFunction,
-  toNewEntry,
-  type Written,
-  writeIntoFolder,
-  writeNewFunction,
-} from './function-create.ts'
-import { deleteFunction } from './function-delete.ts'
-import type { FunctionEditDeps } from './function-edit-endpoints.ts'
-import { MAX_CODE_BYTES, toFunctionRecord, toIdentityRecord } from './function-record.ts'
-import { findTarget, readRuntime, readVersion, TARGET_FIELDS } from './function-target.ts'
-import { toEtag } from './source-files.ts'
+  badBody,
+  badQuery,
+  type ControlContext,
+  type ControlReply,
+  type ControlRequest,
+  type Endpoint,
+  findTarget,
+  type JsonObject,
+  READ,
+  readRuntime,
+  readVersion,
+  TARGET_FIELDS,
+  WRITE,
+} from './endpoint.ts'
+import { MAX_CODE_BYTES, type SourceFiles, toEtag, toFunctionRecord, toIdentityRecord } from './function-record.ts'
 
 /** JSON may write a byte of code in six. */
 const CREATE_BODY_BYTES = 6 * MAX_CODE_BYTES
 
-interface FunctionEndpointsDeps extends FunctionEditDeps {
-  functionsRoot: string
-  /** The enabled ones. */
-  runtimes: readonly RuntimeName[]
-  /** Why a function of that name would never be served; null when it would. */
-  unservedReason: (name: string) => string | null
-  /** What is known of its packages; null when nothing is. */
-  dependenciesOf: (fn: FunctionVersion) => object | null
-  /** The file that each value of its policy comes from. */
-  policySourcesOf: (fn: FunctionVersion) => object
-}
-
-export function createFunctionEndpoints(deps: FunctionEndpointsDeps): readonly Endpoint[] {
+export function createFunctionEndpoints(context: ControlContext, files: SourceFiles): readonly Endpoint[] {
   const path = '/_fn/function'
-  const keeper = new FunctionKeeper(deps)
+  const keeper = new FunctionKeeper(context, files)
   return [
     {
       method: 'GET',
@@ -56,14 +48,20 @@ export function createFunctionEndpoints(deps: FunctionEndpointsDeps): readonly E
 }
 
 class FunctionKeeper {
-  readonly #deps: FunctionEndpointsDeps
+  readonly #context: ControlContext
+  readonly #files: SourceFiles
 
-  constructor(deps: FunctionEndpointsDeps) {
-    this.#deps = deps
+  constructor(context: ControlContext, files: SourceFiles) {
+    this.#context = context
+    this.#files = files
+  }
+
+  get #functions(): readonly FunctionVersion[] {
+    return this.#context.state(false).functions
   }
 
   async read(request: ControlRequest): Promise<ControlReply> {
-    const fn = findTarget(request.query, this.#deps.find)
+    const fn = findTarget(request.query, this.#context.find)
     const isWanted = request.query.text('include_code') === null || request.query.flag('include_code')
     return this.#toReply(200, fn, request, isWanted, [])
   }
@@ -73,20 +71,21 @@ class FunctionKeeper {
     const name = query.required('name')
     const version = readVersion(query)
     const runtime = readRuntime(query)
-    if (runtime === null) throw new GatewayError('BAD_REQUEST', 'query field runtime is missing: add ?runtime=...')
-    checkNewName(name, version, this.#deps.unservedReason)
-    const { runtimes } = this.#deps
+    if (runtime === null) throw badQuery('runtime', 'is missing: add ?runtime=...')
+    checkNewName(name, version, this.#context.unservedReason)
+    const { runtimes } = this.#context.settings
     if (!runtimes.includes(runtime)) {
       const how = `set FN_RUNTIMES=${[...runtimes, runtime].join(',')}`
       throw new GatewayError('BAD_REQUEST', `query field runtime: ${runtime} is not enabled; ${how}`)
     }
     const fn = readNewFunction({ runtime, name, version }, await request.readJson(CREATE_BODY_BYTES))
-    return this.#deps.files.inTurn(() => this.#create(fn, request))
+    return this.#files.inTurn(() => this.#create(fn, request))
   }
 
   async #create(fn: NewFunction, request: ControlRequest): Promise<ControlReply> {
-    const { files, functionsRoot, functions } = this.#deps
-    if (functions().some(one => isSame(one, fn))) {
+    const files = this.#files
+    const { functionsRoot } = this.#context.settings
+    if (this.#functions.some(one => isSame(one, fn))) {
       const shown = fn.version === null ? fn.name : `${fn.name}@${fn.version}`
       throw new GatewayError('CONFLICT', `function already exists: ${fn.runtime} ${shown}`)
     }
@@ -94,7 +93,7 @@ class FunctionKeeper {
     const written = this.#write(names, fn)
     await files.reload()
     const entry = toNewEntry(functionsRoot, names, fn)
-    const made = functions().find(one => one.entryPath === entry && isSame(one, fn))
+    const made = this.#functions.find(one => one.entryPath === entry && isSame(one, fn))
     if (made !== undefined) return this.#toReply(201, made, request, true, fn.warnings)
     const why = this.#whyNot(files.labelOf(entry))
     written.remove()
@@ -104,21 +103,21 @@ class FunctionKeeper {
 
   /** Names of the folders from the root: below the function's default version, in the runtime's group, or at the name itself. */
   #toFolder(fn: NewFunction): string[] {
-    const { functionsRoot, functions } = this.#deps
-    const base = functions().find(one => isSame(one, { ...fn, version: null }) && one.kind === 'function')
+    const { functionsRoot } = this.#context.settings
+    const base = this.#functions.find(one => isSame(one, { ...fn, version: null }) && one.kind === 'function')
     const group = new OwnFolder(functionsRoot, fn.runtime)
     const isGrouped = group.isThere() && !hasFunctionFiles(group)
     const names =
       base !== undefined && fn.version !== null
-        ? this.#deps.files.labelOf(base.fnDir).split('/')
+        ? this.#files.labelOf(base.fnDir).split('/')
         : [...(isGrouped ? [fn.runtime] : []), ...fn.name.split('/')]
     return fn.version === null ? names : [...names, fn.version]
   }
 
   #write(names: readonly string[], fn: NewFunction): Written {
-    const folder = new OwnFolder(this.#deps.functionsRoot, ...names)
+    const folder = new OwnFolder(this.#context.settings.functionsRoot, ...names)
     folder.check()
-    if (!folder.isThere()) return writeNewFunction(this.#deps.functionsRoot, names, fn)
+    if (!folder.isThere()) return writeNewFunction(this.#context.settings.functionsRoot, names, fn)
     if (hasFunctionFiles(folder))
       throw new GatewayError('CONFLICT', `the folder ${names.join('/')} holds a function or routes already`)
     return writeIntoFolder(folder, fn)
@@ -126,15 +125,16 @@ class FunctionKeeper {
 
   #whyNot(label: string): string {
     const folder = label.slice(0, label.lastIndexOf('/'))
-    const warning = this.#deps.state(false).warnings.find(({ path }) => path === label || path.startsWith(folder))
+    const warning = this.#context.state(false).warnings.find(({ path }) => path === label || path.startsWith(folder))
     return warning === undefined ? '' : `: ${warning.message}`
   }
 
   delete(request: ControlRequest): Promise<ControlReply> {
-    const { files, find, functions, functionsRoot } = this.#deps
+    const files = this.#files
+    const { find, settings } = this.#context
     return files.inTurn(async () => {
       const fn = findTarget(request.query, find)
-      deleteFunction(functionsRoot, fn, functions(), files)
+      deleteFunction(settings.functionsRoot, fn, this.#functions, files)
       await files.reload()
       return { status: 200, body: { ok: true, ...toIdentityRecord(fn) } }
     })
@@ -147,9 +147,9 @@ class FunctionKeeper {
     withCode: boolean,
     notes: readonly string[],
   ): Promise<ControlReply> {
-    const dependencies = this.#deps.dependenciesOf(fn)
-    const sources = this.#deps.policySourcesOf(fn)
-    const record = toFunctionRecord(fn, this.#deps.state(details), this.#deps.files, sources, dependencies)
+    const dependencies = this.#context.dependencies.recordOf(fn)
+    const sources = this.#context.policySourcesOf(fn)
+    const record = toFunctionRecord(fn, this.#context.state(details), this.#files, sources, dependencies)
     const warnings = [...new Set([...notes, ...(record.warnings as string[])])]
     // Whoever may see no paths may see no sources either.
     if (!withCode || !details) return { status, body: { ...record, warnings } }
@@ -178,4 +178,248 @@ function isSame(
   other: Pick<FunctionVersion, 'runtime' | 'name' | 'version'>,
 ): boolean {
   return one.runtime === other.runtime && one.name === other.name && one.version === other.version
+}
+
+// What `POST /_fn/function` writes: a folder with a handler and its config, as a whole or not at all.
+
+/** A function that is to be: who it is, and its files. */
+interface NewFunction {
+  runtime: RuntimeName
+  name: string
+  version: string | null
+  fileName: string
+  code: string
+  config: string
+  warnings: string[]
+}
+
+interface NewIdentity {
+  runtime: RuntimeName
+  name: string
+  version: string | null
+}
+
+const KNOWN = ['filename', 'methods', 'summary', 'query_example', 'body_example', 'route', 'routes', 'code']
+
+/** @throws GatewayError BAD_REQUEST, BODY_TOO_LARGE */
+export function readNewFunction(identity: NewIdentity, body: JsonObject): NewFunction {
+  const { runtime } = identity
+  const template = TEMPLATES[runtime]
+  const fileName = readFileName(body.filename ?? template.fileName, runtime)
+  const code = body.code ?? template.fileText
+  if (typeof code !== 'string') throw badBody(`field code must be a text, got ${showValue(code)}`)
+  if (Buffer.byteLength(code) > MAX_CODE_BYTES)
+    throw new GatewayError('BODY_TOO_LARGE', `payload too large: code may have ${MAX_CODE_BYTES} bytes`)
+  const change = changeConfig(null, toConfig(runtime, fileName, body), 'body')
+  if (!change.ok) throw new GatewayError('BAD_REQUEST', change.problems.slice(0, 5).join('; '))
+  const unknown = Object.keys(body).filter(key => !KNOWN.includes(key))
+  const warnings = [...unknown.map(key => `body: ${showText(key)} is not a known key`), ...change.warnings]
+  return { ...identity, fileName, code, config: change.text, warnings }
+}
+
+function readFileName(given: unknown, runtime: RuntimeName): string {
+  const isEntry = typeof given === 'string' && /^(?:handler|main|index)\.[a-z]+$/.test(given)
+  if (isEntry && RUNTIME_OF_EXTENSION.get(extname(given)) === runtime) return given
+  const extensions = [...RUNTIME_OF_EXTENSION].flatMap(([extension, of]) => (of === runtime ? [extension] : []))
+  throw badBody(`field filename must be handler, main or index with ${extensions.join(' ')}, got ${showValue(given)}`)
+}
+
+function toConfig(runtime: RuntimeName, entrypoint: string, body: JsonObject): JsonObject {
+  const routes = body.routes ?? (body.route === undefined || body.route === null ? undefined : [body.route])
+  const invoke = {
+    methods: body.methods ?? ['GET'],
+    summary: body.summary ?? 'Generated function',
+    ...(routes !== undefined && { routes }),
+    ...(body.query_example != null && { query: body.query_example }),
+    ...(body.body_example != null && { body: body.body_example }),
+  }
+  return { runtime, entrypoint, invoke }
+}
+
+/** @throws GatewayError BAD_REQUEST for a name that nothing is ever served under */
+export function checkNewName(name: string, version: string | null, unserved: (name: string) => string | null): void {
+  if (!isFunctionName(name))
+    throw new GatewayError(
+      'BAD_REQUEST',
+      `query field name must be segments of letters, digits, _ and - joined by /, got "${showText(name)}"`,
+    )
+  const reason = unserved(version === null ? name : `${name}/${version}`)
+  if (reason !== null) throw new GatewayError('BAD_REQUEST', reason)
+}
+
+const FILE_MODE = 0o644
+
+/** What was written, for the case that it must go again. */
+export interface Written {
+  remove: () => void
+}
+
+/**
+ * Puts the files in place at once: they are written beside it, and the folder then gets its name.
+ * @param names - the way from the root to the function's folder; what is missing of it is made
+ * @throws GatewayError CONFLICT when something is there; UnsafePathError for links
+ */
+export function writeNewFunction(root: string, names: readonly string[], fn: NewFunction): Written {
+  const made = missingParents(root, names)
+  const parent = new OwnFolder(root, ...names.slice(0, -1))
+  const name = names.at(-1)!
+  const undo = (): void => {
+    for (const path of made) removeEmpty(path)
+  }
+  parent.make()
+  // Made as any folder is: one for temporary files would be closed to the users that functions run as. No dot: it becomes
+  // the user's folder, which git does not ignore.
+  const draft = parent.below(`_new-${randomBytes(8).toString('hex')}`)
+  try {
+    draft.make()
+    const owner = lstatSync(made.length === 0 ? parent.path : dirname(made.at(-1)!))
+    for (const path of [...made, draft.path]) giveTo(path, owner)
+    draft.write(fn.fileName, fn.code, FILE_MODE, owner)
+    draft.write('fn.config.json', fn.config, FILE_MODE, owner)
+    parent.rename(basename(draft.path), name)
+  } catch (error) {
+    draft.removeAll()
+    undo()
+    throw toConflict(error, names)
+  }
+  return {
+    remove: () => {
+      parent.remove(name)
+      undo()
+    },
+  }
+}
+
+/** Puts the files into a folder that holds other things already: versions, routes. */
+export function writeIntoFolder(folder: OwnFolder, fn: NewFunction): Written {
+  const owner = lstatSync(folder.path)
+  folder.write('fn.config.json', fn.config, FILE_MODE, owner)
+  folder.write(fn.fileName, fn.code, FILE_MODE, owner)
+  return {
+    remove: () => {
+      folder.remove(fn.fileName)
+      folder.remove('fn.config.json')
+    },
+  }
+}
+
+/** Folders on the way that are not there yet, the deepest first. */
+function missingParents(root: string, names: readonly string[]): string[] {
+  const missing: string[] = []
+  for (let count = names.length - 1; count > 0; count--) {
+    const folder = new OwnFolder(root, ...names.slice(0, count))
+    if (!folder.isThere()) missing.push(folder.path)
+  }
+  return missing
+}
+
+/** A gateway that runs as root leaves no folders of root in the tree of somebody else. */
+function giveTo(path: string, { uid, gid }: Stats): void {
+  if (process.geteuid?.() === 0) chownSync(path, uid, gid)
+}
+
+function removeEmpty(path: string): void {
+  try {
+    rmdirSync(path)
+  } catch {
+    // Somebody has put something into it: it stays.
+  }
+}
+
+function toConflict(error: unknown, names: readonly string[]): unknown {
+  const code = (error as NodeJS.ErrnoException).code ?? ''
+  if (!['EEXIST', 'ENOTEMPTY', 'ENOTDIR'].includes(code)) return error
+  return new GatewayError('CONFLICT', `${names.join('/')} is already there`)
+}
+
+/** Full path of the file a new function is answered from. */
+export function toNewEntry(root: string, names: readonly string[], fn: NewFunction): string {
+  return join(root, ...names, fn.fileName)
+}
+
+/** True when a folder holds what makes it, or would make it, a function: a config or a source file. */
+export function hasFunctionFiles(folder: OwnFolder): boolean {
+  return folder
+    .list(/^[^.]/)
+    .some(
+      ({ name, stats }) =>
+        !stats.isDirectory() && (name === 'fn.config.json' || RUNTIME_OF_EXTENSION.has(extname(name))),
+    )
+}
+
+// What `DELETE /_fn/function` takes away: a function's own files, never another function's.
+
+/** What belongs to the function of a folder besides its handler. */
+const ARTEFACTS: ReadonlySet<string> = new Set([
+  ...['fn.config.json', 'fn.env.json', 'schema.json', '_fngw_types.py'],
+  ...['requirements.txt', 'requirements.lock.txt', 'package.json', 'package-lock.json', 'npm-shrinkwrap.json'],
+  ...['composer.json', 'composer.lock', 'go.mod', 'go.sum', 'Cargo.toml', 'Cargo.lock', '.svc-deps-state.json'],
+  ...['.deps', 'node_modules', 'vendor', '.go-build', '.rust-build', '__pycache__'],
+])
+
+/**
+ * Deletes a function. A folder that is this function's alone goes with everything in it, at once; where other functions live in
+ * it or below it, only what is known to be this one's.
+ * @throws GatewayError CONFLICT when a file that is left would become a route; UnsafePathError for links
+ */
+export function deleteFunction(
+  root: string,
+  fn: FunctionVersion,
+  functions: readonly FunctionVersion[],
+  files: SourceFiles,
+): void {
+  const folder = files.folder(fn.fnDir)
+  folder.check()
+  // A version's folder is a route too: another function, of the same file.
+  const others = functions.filter(one => one.entryPath !== fn.entryPath && isAtOrBelow(one.fnDir, fn.fnDir))
+  if (fn.kind === 'file' || fn.fnDir === root) deleteFile(fn, files)
+  else if (others.length === 0) deleteFolder(root, fn, files)
+  else deleteArtefacts(folder, fn, others, files)
+}
+
+function deleteFile(fn: FunctionVersion, files: SourceFiles): void {
+  const folder = files.folder(dirname(fn.entryPath))
+  // A link is a file of the tree that leads elsewhere: nothing is deleted by it.
+  folder.statFile(basename(fn.entryPath))
+  folder.remove(basename(fn.entryPath))
+}
+
+/** The folder leaves its place by one rename: nobody ever sees half of it. */
+function deleteFolder(root: string, fn: FunctionVersion, files: SourceFiles): void {
+  const parent = files.folder(dirname(fn.fnDir))
+  const trash = new OwnFolder(root, '.svc', 'trash')
+  const name = `d-${randomBytes(8).toString('hex')}`
+  try {
+    parent.moveTo(basename(fn.fnDir), trash, name)
+  } catch (error) {
+    // The state folder may be a mount of its own.
+    if ((error as NodeJS.ErrnoException).code !== 'EXDEV') throw error
+    parent.remove(basename(fn.fnDir))
+  }
+  trash.remove(name)
+}
+
+function deleteArtefacts(
+  folder: OwnFolder,
+  fn: FunctionVersion,
+  others: readonly FunctionVersion[],
+  files: SourceFiles,
+): void {
+  const routes = new Set(others.map(({ entryPath }) => entryPath))
+  const left = folder.list(/^[^._]/).filter(({ name, stats }) => {
+    const path = folder.pathOf(name)
+    return stats.isFile() && RUNTIME_OF_EXTENSION.has(extname(name)) && path !== fn.entryPath && !routes.has(path)
+  })
+  if (left.length > 0) {
+    const names = left.map(({ name }) => name).join(', ')
+    const why = `other functions live in its folder, and ${names} would become a route of its own`
+    throw new GatewayError('CONFLICT', `${files.labelOf(fn.fnDir)} is not deleted: ${why}; move or delete it first`)
+  }
+  deleteFile(fn, files)
+  for (const { name } of folder.list(/^/)) if (ARTEFACTS.has(name)) folder.remove(name)
+}
+
+function isAtOrBelow(path: string, folder: string): boolean {
+  const below = relative(folder, path)
+  return below === '' || !(below === '..' || below.startsWith(`..${sep}`))
 }

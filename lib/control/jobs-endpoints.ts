@@ -2,22 +2,24 @@
 
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { Exchange } from '../http/exchange.ts'
-import { JOB_STATES, type JobState } from '../jobs/job.ts'
 import { type JobResult, toResultJson } from '../jobs/job-result.ts'
+import { JOB_STATES, type JobState } from '../jobs/job.ts'
 import type { Jobs } from '../jobs/jobs.ts'
-import { type ControlReply, type Endpoint, READ, WRITE } from './endpoint.ts'
-import type { ControlRequest } from './control-request.ts'
-import { PieceSender } from './piece-sender.ts'
+import {
+  type ControlContext,
+  type ControlReply,
+  type ControlRequest,
+  type Endpoint,
+  PacedWriter,
+  READ,
+  WRITE,
+} from './endpoint.ts'
 
 /** Bytes of a request: a body of a function may be a part of it. */
 const JOB_REQUEST_BYTES = 8 * 1024 * 1024
 const LIST_LIMIT = { min: 1, max: 200, default: 50 } as const
 
-export interface JobsEndpointsDeps {
-  jobs: Jobs
-}
-
-export function createJobsEndpoints({ jobs }: JobsEndpointsDeps): readonly Endpoint[] {
+export function createJobsEndpoints({ jobs }: ControlContext): readonly Endpoint[] {
   return [
     {
       method: 'GET',
@@ -131,5 +133,22 @@ function sendPieces(
     return
   }
   exchange.responder.openStream(exchange, 200, headers, length)
-  new PieceSender(exchange, pieces).start()
+  void writePieces(exchange, pieces)
+}
+
+/** Reads the pieces to their end, or returns from them when the client leaves. */
+async function writePieces(exchange: Exchange, pieces: AsyncGenerator<Buffer, void>): Promise<void> {
+  const { responder } = exchange
+  const writer = new PacedWriter(exchange)
+  exchange.work = writer
+  try {
+    for await (const piece of pieces) {
+      await writer.write(piece, false)
+      if (writer.hasLeft) return
+    }
+    responder.closeStream(exchange, null)
+  } catch (error) {
+    // The connection is cut: the client must not take a part for the whole.
+    responder.closeStream(exchange, toGatewayError(error))
+  }
 }

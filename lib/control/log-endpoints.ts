@@ -1,46 +1,43 @@
 /** `GET /_fn/logs`: the newest lines of a log, and those that come. Owner: page control/logs. */
 
+import { showText } from '../config/findings.ts'
 import type { Clock } from '../core/clock.ts'
-import { GatewayError } from '../core/errors.ts'
+import type { GatewayError } from '../core/errors.ts'
+import { isVersion, RUNTIMES } from '../core/identity.ts'
 import type { Exchange } from '../http/exchange.ts'
-import type { Journal } from '../observe/journal.ts'
-import { toLogRecord } from '../observe/log-line.ts'
+import { isRequestId } from '../invocation/event.ts'
+import { LOG_FILES, type LogFilter, toLogRecord } from '../observe/log-line.ts'
 import type { LogQuery } from '../observe/log-store.ts'
-import type { ControlQuery } from './control-query.ts'
-import { type ControlReply, type Endpoint, READ } from './endpoint.ts'
-import { type FilesQuery, LOG_QUERY, toFilesQuery, toLogQueries } from './log-query.ts'
-import { type LineForm, LogStream } from './log-stream.ts'
-import type { OpenStreams } from './open-streams.ts'
+import { badQuery, type ControlContext, type ControlQuery, type ControlReply, type Endpoint, READ } from './endpoint.ts'
 
 /** Lines of an answer, when nothing is said and at most. */
 const DEFAULT_LINES = 200
 const MAX_LINES = 2000
 
-export interface LogEndpointsDeps {
-  clock: Clock
-  journal: Pick<Journal, 'tail' | 'follow'>
-  streams: OpenStreams
-}
-
-export function createLogEndpoints(deps: LogEndpointsDeps): readonly Endpoint[] {
+export function createLogEndpoints(context: ControlContext): readonly Endpoint[] {
   return [
-    { method: 'GET', path: '/_fn/logs', access: READ, query: LOG_QUERY, handle: ({ query }) => readLogs(deps, query) },
+    {
+      method: 'GET',
+      path: '/_fn/logs',
+      access: READ,
+      query: LOG_QUERY,
+      handle: ({ query }) => readLogs(context, query),
+    },
   ]
 }
 
-function readLogs(deps: LogEndpointsDeps, query: ControlQuery): ControlReply {
+function readLogs(context: ControlContext, query: ControlQuery): ControlReply {
   const logQuery = toFilesQuery(query)
   const format = query.oneOf('format', ['text', 'json'], 'text')
   const asRecords = query.flag('records')
-  if (asRecords && format !== 'json')
-    throw new GatewayError('BAD_REQUEST', 'query field records is for format=json only: add &format=json')
+  if (asRecords && format !== 'json') throw badQuery('records', 'is for format=json only: add &format=json')
   // More than there ever is to read is no mistake.
   const lines = Math.min(MAX_LINES, query.integer('lines', { min: 0, max: 1e15, default: DEFAULT_LINES }))
   if (query.flag('follow')) {
     const form = asRecords ? JSON_RECORDS : format === 'json' ? JSON_LINES : TEXT
-    return { send: exchange => followLog(exchange, deps, logQuery, lines, form) }
+    return { send: exchange => followLog(exchange, context, logQuery, lines, form) }
   }
-  const data = tail(deps, logQuery, lines)
+  const data = tail(context, logQuery, lines)
   if (format === 'json') return { status: 200, body: toRecord(logQuery, data, asRecords) }
   const text = data.map(({ line }) => `${line}\n`).join('')
   return { send: exchange => exchange.responder.send(exchange, 200, toHeaders(TEXT), text) }
@@ -53,7 +50,7 @@ interface FoundLine {
 }
 
 /** The newest lines, oldest first; those of several logs by their time. */
-function tail({ journal }: LogEndpointsDeps, query: FilesQuery, lines: number): FoundLine[] {
+function tail({ journal }: ControlContext, query: FilesQuery, lines: number): FoundLine[] {
   const logs = toLogQueries(query).map(one =>
     journal.tail({ ...one, lines }).map((line): FoundLine => ({ file: one.file, line })),
   )
@@ -123,7 +120,7 @@ function toHeaders({ type }: AnswerForm): string[] {
 
 function followLog(
   exchange: Exchange,
-  deps: LogEndpointsDeps,
+  context: ControlContext,
   query: FilesQuery,
   lines: number,
   form: AnswerForm,
@@ -134,10 +131,10 @@ function followLog(
     return
   }
   responder.openStream(exchange, 200, [...toHeaders(form), 'X-Accel-Buffering', 'no'], null)
-  const { clock, journal, streams } = deps
+  const { clock, journal, streams } = context
   const stream = new LogStream(exchange, clock, form)
   const read = form.read ?? (({ line }: FoundLine): string => line)
-  stream.begin(tail(deps, query, lines).map(read))
+  stream.begin(tail(context, query, lines).map(read))
   const stops = toLogQueries(query).map(({ file, ...filter }) =>
     journal.follow({ file, ...filter }, line => stream.push(read({ file, line }))),
   )
@@ -155,4 +152,146 @@ function followLog(
       stream.stop()
     },
   }
+}
+
+// What `GET /_fn/logs` is asked for: which logs, and which lines of them.
+
+export const LOG_QUERY = [
+  'file',
+  'lines',
+  'format',
+  'records',
+  'follow',
+  'runtime',
+  'fn',
+  'version',
+  'stream',
+  'request_id',
+  'since',
+] as const
+
+/** One log, or all of them as one. */
+interface FilesQuery extends LogFilter {
+  file: (typeof LOG_FILES)[number] | 'all'
+}
+
+export function toFilesQuery(query: ControlQuery): FilesQuery {
+  const file = query.oneOf('file', [...LOG_FILES, 'all'], 'error')
+  const runtime = query.text('runtime') === null ? null : query.oneOf('runtime', RUNTIMES, 'node')
+  const fn = query.text('fn')
+  if (fn !== null && !isPlainName(fn)) throw badValue('fn', 'the name of a function, such as hello', fn)
+  const version = query.text('version')
+  if (version !== null && !isVersion(version)) throw badValue('version', 'a version, such as v2 or default', version)
+  const stream = query.oneOf('stream', ['all', 'stdout', 'stderr'], 'all')
+  if (stream !== 'all' && file !== 'runtime')
+    throw badQuery('stream', `selects lines of file=runtime only, got file=${file}`)
+  const requestId = query.text('request_id')
+  if (requestId !== null && !isRequestId(requestId))
+    throw badValue('request_id', 'the id of a request, as X-Request-Id gives it', requestId)
+  return { file, runtime, fn, version, stream: stream === 'all' ? null : stream, requestId, since: readSince(query) }
+}
+
+/** The query of each log. */
+export function toLogQueries({ file, ...filter }: FilesQuery): LogQuery[] {
+  return (file === 'all' ? LOG_FILES : [file]).map(one => ({ file: one, ...filter }))
+}
+
+/** Routes have names too (`users/[id]`); what climbs or begins at a root is none. */
+function isPlainName(text: string): boolean {
+  return !text.includes('\\') && text.split('/').every(segment => !['', '.', '..'].includes(segment))
+}
+
+const SECONDS = /^\d{1,11}(?:\.\d{1,9})?$/
+const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)$/
+
+/** As lines have it: their times can be compared as texts. */
+function readSince(query: ControlQuery): string | null {
+  const text = query.text('since')
+  if (text === null) return null
+  const ms = SECONDS.test(text) ? Number(text) * 1000 : ISO_TIME.test(text) ? Date.parse(text) : Number.NaN
+  if (Number.isNaN(ms)) throw badValue('since', 'seconds since 1970, or a time such as 2026-11-22T07:00:00Z', text)
+  return new Date(ms).toISOString()
+}
+
+// Lines of a log to a client as they come. A slow client is told how many it missed; nothing piles up.
+
+/** Milliseconds that lines wait for others, so that a busy log is not one system call a line. */
+const GATHER_MS = 50
+/** Characters of lines that wait for a slow client. */
+const MAX_WAITING_CHARS = 256 * 1024
+
+/** How lines are written. */
+interface LineForm {
+  /** The line with its end. */
+  toText(line: string): string
+  /** Stands for so many lines that were left out. */
+  toSkipText(count: number): string
+}
+
+export class LogStream {
+  readonly #exchange: Exchange
+  readonly #clock: Clock
+  readonly #form: LineForm
+  #text = ''
+  #skipped = 0
+  #isBlocked = false
+  #timer: NodeJS.Timeout | null = null
+
+  /** @param exchange - whose answer was opened */
+  constructor(exchange: Exchange, clock: Clock, form: LineForm) {
+    this.#exchange = exchange
+    this.#clock = clock
+    this.#form = form
+  }
+
+  /** Sends what there is already, all of it. */
+  begin(lines: readonly string[]): void {
+    this.#text = lines.map(line => this.#form.toText(line)).join('')
+    this.flush()
+  }
+
+  push(line: string): void {
+    if (this.#skipped > 0 || this.#text.length > MAX_WAITING_CHARS) this.#skipped += 1
+    else this.#text += this.#form.toText(line)
+    if (!this.#isBlocked) this.#timer ??= this.#clock.setTimeout(() => this.flush(), GATHER_MS)
+  }
+
+  /** Sends what waits, as far as the client takes it. */
+  flush(): void {
+    this.#stopTimer()
+    const { responder } = this.#exchange
+    if (this.#isBlocked || this.#exchange.ended) return
+    const text = this.#skipped === 0 ? this.#text : this.#text + this.#form.toSkipText(this.#skipped)
+    this.#text = ''
+    this.#skipped = 0
+    if (text === '' || responder.writeStream(this.#exchange, Buffer.from(text), true)) return
+    this.#isBlocked = true
+    responder.onDrain(this.#exchange, () => {
+      this.#isBlocked = false
+      this.flush()
+    })
+  }
+
+  /** The last lines, and the end of the answer. */
+  end(): void {
+    this.flush()
+    this.stop()
+    this.#exchange.responder.closeStream(this.#exchange, null)
+  }
+
+  /** Nobody reads any more. */
+  stop(): void {
+    this.#stopTimer()
+    this.#isBlocked = true
+    this.#text = ''
+  }
+
+  #stopTimer(): void {
+    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
+    this.#timer = null
+  }
+}
+
+function badValue(name: string, rule: string, got: string): GatewayError {
+  return badQuery(name, `must be ${rule}, got "${showText(got)}"`)
 }

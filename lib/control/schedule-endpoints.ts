@@ -1,28 +1,28 @@
 /** `/_fn/schedules`: what is due when and how it went, the next times of one, and a run by hand. Spec: page control/schedules. */
 
-import { showText } from '../config/findings.ts'
-import type { Clock } from '../core/clock.ts'
-import { GatewayError } from '../core/errors.ts'
-import { isRuntimeName, isVersion, RUNTIMES } from '../core/identity.ts'
+import { object, readRequest } from '../config/fields.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
 import { toZonedText } from '../core/cron.ts'
-import type { Scheduler } from '../scheduler/scheduler.ts'
-import type { ControlRequest } from './control-request.ts'
-import { type ControlReply, type Endpoint, READ, WRITE } from './endpoint.ts'
-import { type FindFunction, findTarget, TARGET_FIELDS } from './function-target.ts'
-import { type GatewayState, toSeconds } from './records.ts'
-import { toScheduleRecord, toSchedulesRecord } from './schedule-record.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
+import type { ScheduleRow } from '../scheduler/scheduler.ts'
+import { TARGET } from './call-fields.ts'
+import {
+  type ControlContext,
+  type ControlReply,
+  type ControlRequest,
+  type Endpoint,
+  findTarget,
+  READ,
+  TARGET_FIELDS,
+  WRITE,
+} from './endpoint.ts'
+import { toSchedulePolicyRecord, toSeconds } from './records.ts'
 
 const COUNT = { min: 1, max: 100, default: 5 } as const
 
-export interface ScheduleEndpointsDeps {
-  clock: Clock
-  scheduler: Pick<Scheduler, 'schedules' | 'keepWarm'>
-  state: (details: boolean) => Pick<GatewayState, 'isWarm'>
-  find: FindFunction
-}
-
-export function createScheduleEndpoints(deps: ScheduleEndpointsDeps): readonly Endpoint[] {
-  const { clock, scheduler, state } = deps
+export function createScheduleEndpoints(context: ControlContext): readonly Endpoint[] {
+  const { clock, scheduler, state } = context
   return [
     {
       method: 'GET',
@@ -39,14 +39,14 @@ export function createScheduleEndpoints(deps: ScheduleEndpointsDeps): readonly E
       path: '/_fn/schedules/next',
       access: READ,
       query: [...TARGET_FIELDS, 'count'],
-      handle: request => preview(deps, request),
+      handle: request => preview(context, request),
     },
-    { method: 'POST', path: '/_fn/schedules/run', access: WRITE, handle: request => run(deps, request) },
+    { method: 'POST', path: '/_fn/schedules/run', access: WRITE, handle: request => run(context, request) },
   ]
 }
 
 /** The due times that follow, whatever may become of them. */
-function preview({ clock, scheduler, find }: ScheduleEndpointsDeps, { query }: ControlRequest): ControlReply {
+function preview({ clock, scheduler, find }: ControlContext, { query }: ControlRequest): ControlReply {
   const count = query.integer('count', COUNT)
   const row = scheduler.schedules.rowOf(findTarget(query, find))
   const { fn, rule, state } = row
@@ -60,31 +60,83 @@ function preview({ clock, scheduler, find }: ScheduleEndpointsDeps, { query }: C
   return { status: 200, body: { key: fn.key, timezone: rule?.zone.name ?? null, next } }
 }
 
-const RUN_FIELDS: readonly string[] = ['name', 'runtime', 'version']
+const RUN = object(TARGET, { required: ['name'], strict: true })
 
-async function run({ scheduler, find }: ScheduleEndpointsDeps, request: ControlRequest): Promise<ControlReply> {
-  const fn = readTarget(await request.readJson(), find)
+async function run({ scheduler, find }: ControlContext, request: ControlRequest): Promise<ControlReply> {
+  const { name, runtime = null, version = null } = readRequest(RUN, await request.readJson())
+  const fn = find(name!, version, runtime)
   const { status, error, latencyMs } = await scheduler.schedules.runNow(fn)
   const outcome = { status, error: error ?? '', latency_ms: Math.round(latencyMs * 1000) / 1000 }
   return { status: 200, body: { key: fn.key, ...outcome, schedule: toScheduleRecord(scheduler.schedules.rowOf(fn)) } }
 }
 
-function readTarget(body: Readonly<Record<string, unknown>>, find: FindFunction): ReturnType<FindFunction> {
-  const unknown = Object.keys(body).find(name => !RUN_FIELDS.includes(name))
-  if (unknown !== undefined) throw refuse(`${showText(unknown)} is not known: it has ${RUN_FIELDS.join(', ')}`)
-  const { name, runtime = null, version = null } = body
-  if (typeof name !== 'string' || name === '') throw refuse(`name must be the name of a function, got ${show(name)}`)
-  if (runtime !== null && !(typeof runtime === 'string' && isRuntimeName(runtime)))
-    throw refuse(`runtime must be one of ${RUNTIMES.join(', ')}, got ${show(runtime)}`)
-  if (version !== null && !(typeof version === 'string' && isVersion(version)))
-    throw refuse(`version must be letters, digits, _ . and -, got ${show(version)}`)
-  return find(name, version, runtime)
+// Schedules and pings as `/_fn/schedules` shows them.
+
+type Json = Record<string, unknown>
+
+/**
+ * `GET /_fn/schedules`.
+ * @param isWarm - whether a function has a worker that could take a call now
+ */
+function toSchedulesRecord(
+  rows: readonly ScheduleRow[],
+  pings: readonly KeepWarmRow[],
+  isWarm: (key: string) => boolean,
+  now: number,
+): Json {
+  return {
+    ts: toSeconds(now),
+    schedules: rows.map(toScheduleRecord),
+    keep_warm: pings.map(row => toKeepWarmRecord(row, isWarm(row.fn.key))),
+  }
 }
 
-function show(value: unknown): string {
-  return value === undefined ? 'nothing' : showText(JSON.stringify(value))
+function toScheduleRecord({ fn, policy, problem, state, rule, isRunning }: ScheduleRow): Json {
+  const isRetrying = state.retryDue !== null
+  // Flat as the specification names them, and in `state` for tools that look there.
+  const fields = {
+    next: toTime(state.next),
+    ...(isRetrying ? { retry_due: toTime(state.retryDue), retry_attempt: state.retryAttempt } : {}),
+    last: toTime(state.last),
+    last_status: state.lastStatus,
+    last_error: problem ?? state.lastError ?? '',
+  }
+  return {
+    ...toIdentity(fn),
+    schedule: policy && toSchedulePolicyRecord(policy),
+    next_at: state.next === null || rule === null ? null : toZonedText(state.next, rule.zone),
+    running: isRunning,
+    state: fields,
+    ...fields,
+  }
 }
 
-function refuse(why: string): GatewayError {
-  return new GatewayError('BAD_REQUEST', `body field ${why}`)
+function toKeepWarmRecord({ fn, policy, state }: KeepWarmRow, isWarm: boolean): Json {
+  const fields = {
+    warm_state: isWarm ? 'warm' : 'cold',
+    warm_at: toTime(state.warmAt),
+    next: toTime(state.next),
+    last: toTime(state.last),
+    last_status: state.lastStatus,
+    last_error: state.lastError ?? '',
+  }
+  return {
+    ...toIdentity(fn),
+    keep_warm: {
+      enabled: policy.enabled,
+      min_warm: policy.minWarm,
+      ping_every_seconds: policy.pingEverySeconds,
+      idle_ttl_seconds: policy.idleTtlSeconds,
+    },
+    state: fields,
+    ...fields,
+  }
+}
+
+function toIdentity({ runtime, name, version, key }: FunctionVersion): Json {
+  return { runtime, name, version: version ?? DEFAULT_VERSION_LABEL, key }
+}
+
+function toTime(at: number | null): number | null {
+  return at === null ? null : toSeconds(at)
 }

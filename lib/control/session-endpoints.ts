@@ -1,28 +1,33 @@
 /** `POST /_fn/login` and `POST /_fn/logout`. Owner: §4.2, page control/session. */
 
+import { createHash, pbkdf2, randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto'
+import { isIPv6 } from 'node:net'
+import { promisify } from 'node:util'
+import { MAX_SCRYPT_BYTES, parsePasswordHash, type PasswordHash } from '../config/password-hash.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { AccessState } from './access-state.ts'
-import type { ControlRequest, JsonObject } from './control-request.ts'
-import { Credentials, type Given } from './credentials.ts'
-import { type ControlReply, type Endpoint, LOGIN } from './endpoint.ts'
-import { LoginLimit } from './login-limit.ts'
-import type { Sessions } from './sessions.ts'
+import { SESSION_COOKIE } from '../invocation/forwarded-headers.ts'
+import { type AccessState, isAdminToken, type Session } from './access.ts'
+import {
+  badBody,
+  type ControlContext,
+  type ControlReply,
+  type ControlRequest,
+  type Endpoint,
+  type JsonObject,
+  LOGIN,
+} from './endpoint.ts'
 
 const DISABLED = 'login disabled: it needs FN_UI_ENABLED=1, and FN_ADMIN_TOKEN or FN_CONSOLE_LOGIN_PASSWORD_HASH'
 const BODY_BYTES = 16 * 1024
 const MAX_CHARS = 1024
 
-interface SessionEndpointsDeps {
-  clock: Clock
-  settings: Settings
-  sessions: Sessions
-  access: AccessState
-}
-
-export function createSessionEndpoints(deps: SessionEndpointsDeps): readonly Endpoint[] {
-  const { clock, settings, sessions, access } = deps
+export function createSessionEndpoints(
+  { clock, settings }: ControlContext,
+  access: AccessState,
+  sessions: Sessions,
+): readonly Endpoint[] {
   const credentials = new Credentials(settings)
   const limit = new LoginLimit(clock)
 
@@ -61,12 +66,12 @@ function toTooMany(waitMs: number): GatewayError {
 
 function toGiven(body: JsonObject): Given {
   const unknown = Object.keys(body).find(key => !['username', 'password', 'token'].includes(key))
-  if (unknown !== undefined) throw refuse('has a field that is not username, password or token')
+  if (unknown !== undefined) throw badBody('has a field that is not username, password or token')
   if (body.token !== undefined && body.username === undefined && body.password === undefined) {
     return { token: toText('token', body.token) }
   }
   if (body.token !== undefined || body.username === undefined || body.password === undefined) {
-    throw refuse('must have username and password, or token')
+    throw badBody('must have username and password, or token')
   }
   return { username: toText('username', body.username), password: toText('password', body.password) }
 }
@@ -74,9 +79,233 @@ function toGiven(body: JsonObject): Given {
 /** The value itself is in no message: it may be a password. */
 function toText(name: string, value: unknown): string {
   if (typeof value === 'string' && value !== '' && value.length <= MAX_CHARS) return value
-  throw refuse(`field ${name} must be a text of 1 to ${MAX_CHARS} characters`)
+  throw badBody(`field ${name} must be a text of 1 to ${MAX_CHARS} characters`)
 }
 
-function refuse(why: string): GatewayError {
-  return new GatewayError('BAD_REQUEST', `body ${why}`)
+// Who is logged in: random ids in memory, each with a time to live.
+
+/** Sessions at once; of more, the oldest ends. */
+export const MAX_SESSIONS = 1000
+/** Cookies of one name that are looked at: a neighbour domain may have put one before ours. */
+const MAX_COOKIES = 8
+const ID = /^[\w-]{43}$/
+
+interface Kept extends Session {
+  /** Monotonic ms. */
+  endsAt: number
+}
+
+export class Sessions {
+  readonly #clock: Clock
+  readonly #ttlMs: number
+  /** By the hash of the id: what is compared tells nothing about an id that exists. */
+  readonly #kept = new Map<string, Kept>()
+
+  constructor({ clock, ttlMs }: { clock: Clock; ttlMs: number }) {
+    this.#clock = clock
+    this.#ttlMs = ttlMs
+  }
+
+  /** Begins a session. @returns its id: 256 random bits */
+  begin(session: Session): string {
+    const id = randomBytes(32).toString('base64url')
+    this.#dropEnded()
+    this.#kept.set(toKey(id), { ...session, endsAt: this.#clock.monotonic() + this.#ttlMs })
+    return id
+  }
+
+  /** The session of a `Cookie` header; null when none of its cookies has one. */
+  find(cookie: string | null): Session | null {
+    for (const id of toIds(cookie)) {
+      const kept = this.#kept.get(toKey(id))
+      if (kept !== undefined && kept.endsAt > this.#clock.monotonic()) return { user: kept.user, rights: kept.rights }
+    }
+    return null
+  }
+
+  /** Ends every session of a `Cookie` header. */
+  end(cookie: string | null): void {
+    for (const id of toIds(cookie)) this.#kept.delete(toKey(id))
+  }
+
+  /** Ends the sessions of a `Cookie` header, and all others of who began them: in every browser. */
+  endEverywhere(cookie: string | null): void {
+    const session = this.find(cookie)
+    this.end(cookie)
+    if (session === null) return
+    for (const [key, { user, rights }] of this.#kept)
+      if (user === session.user && rights === session.rights) this.#kept.delete(key)
+  }
+
+  /** `Set-Cookie` that gives the browser an id; null takes it away. */
+  toSetCookie(id: string | null, isSecure: boolean): string {
+    const age = id === null ? 0 : Math.floor(this.#ttlMs / 1000)
+    const secure = isSecure ? '; Secure' : ''
+    return `${SESSION_COOKIE}=${id ?? ''}; Path=/; HttpOnly; SameSite=Lax; Max-Age=${age}${secure}`
+  }
+
+  /** All live equally long, so the first ones end first. */
+  #dropEnded(): void {
+    for (const [key, { endsAt }] of this.#kept) {
+      if (endsAt > this.#clock.monotonic() && this.#kept.size < MAX_SESSIONS) return
+      this.#kept.delete(key)
+    }
+  }
+}
+
+function toIds(cookie: string | null): string[] {
+  const ids: string[] = []
+  for (const pair of cookie?.split(';') ?? []) {
+    const [name, value] = pair.trim().split('=', 2)
+    if (name === SESSION_COOKIE && value !== undefined && ID.test(value) && ids.length < MAX_COOKIES) ids.push(value)
+  }
+  return ids
+}
+
+function toKey(id: string): string {
+  return createHash('sha256').update(id).digest('base64')
+}
+
+// Whether a name and a password, or a token, are the right ones.
+
+/** Passwords that are checked or wait to be: each costs memory and a thread for some 50 ms. */
+export const MAX_PASSWORD_CHECKS = 16
+
+type LoginSettings = Pick<Settings, 'adminToken' | 'consoleLoginUsername' | 'consoleLoginPasswordHash'>
+
+/** What somebody gives to log in. */
+export type Given = { username: string; password: string } | { token: string }
+
+const deriveScrypt = promisify<string, Buffer, number, ScryptOptions, Buffer>(scrypt)
+const derivePbkdf2 = promisify(pbkdf2)
+
+export class Credentials {
+  readonly #settings: LoginSettings
+  readonly #hash: PasswordHash | null
+  /** The check that was asked for last; passwords are checked one after the other. */
+  #last: Promise<unknown> = Promise.resolve()
+  #checks = 0
+
+  constructor(settings: LoginSettings) {
+    this.#settings = settings
+    const { consoleLoginPasswordHash: text } = settings
+    this.#hash = text === null ? null : parsePasswordHash(text)
+  }
+
+  /**
+   * The session somebody may begin; null for wrong credentials, in a time that does not tell which of them is wrong.
+   * @throws GatewayError CONCURRENCY_LIMIT when too many passwords wait
+   */
+  async check(given: Given): Promise<Session | null> {
+    if ('token' in given) {
+      return isAdminToken(given.token, this.#settings.adminToken) ? { user: 'admin', rights: 'admin' } : null
+    }
+    const isPassword = this.#hash !== null && (await this.#inTurn(() => isRight(given.password, this.#hash!)))
+    const isUser = isSameText(given.username, this.#settings.consoleLoginUsername)
+    return isPassword && isUser ? { user: given.username, rights: 'user' } : null
+  }
+
+  async #inTurn(check: () => Promise<boolean>): Promise<boolean> {
+    if (this.#checks >= MAX_PASSWORD_CHECKS) {
+      throw new GatewayError('CONCURRENCY_LIMIT', 'too many logins at once, try again later')
+    }
+    this.#checks += 1
+    try {
+      const turn = this.#last.then(check)
+      this.#last = turn.catch(() => null)
+      return await turn
+    } finally {
+      this.#checks -= 1
+    }
+  }
+}
+
+async function isRight(password: string, hash: PasswordHash): Promise<boolean> {
+  const { salt, digest } = hash
+  const derived =
+    hash.kind === 'scrypt'
+      ? await deriveScrypt(password, salt, digest.length, {
+          N: hash.cost,
+          r: hash.blockSize,
+          p: hash.parallel,
+          // What scrypt itself counts is a little more than its blocks.
+          maxmem: 2 * MAX_SCRYPT_BYTES,
+        })
+      : await derivePbkdf2(password, salt, hash.iterations, digest.length, 'sha256')
+  return timingSafeEqual(derived, digest)
+}
+
+/** Compared as hashes: the time tells neither length nor beginning. */
+function isSameText(given: string, wanted: string): boolean {
+  const toDigest = (text: string): Buffer => createHash('sha256').update(text).digest()
+  return timingSafeEqual(toDigest(given), toDigest(wanted))
+}
+
+// How often an address may fail to log in.
+
+/** Failures after which an address has to wait, and ms that a failure counts. */
+export const MAX_LOGIN_FAILURES = 5
+export const LOGIN_FAILURE_MS = 300_000
+/** Addresses that are remembered; of more, the one that began first is forgotten. */
+export const MAX_LOGIN_ADDRESSES = 10_000
+
+interface Failures {
+  count: number
+  /** Monotonic ms of the first one. */
+  since: number
+}
+
+export class LoginLimit {
+  readonly #clock: Clock
+  readonly #failures = new Map<string, Failures>()
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /**
+   * Notes a try as failed before it is looked at: many tries at once must not all be looked at.
+   * @returns ms to wait when there were too many; null when the try may be made
+   */
+  begin(address: string): number | null {
+    const key = toNetwork(address)
+    const now = this.#clock.monotonic()
+    const known = this.#failures.get(key)
+    if (known === undefined || now - known.since >= LOGIN_FAILURE_MS) {
+      this.#failures.delete(key)
+      this.#failures.set(key, { count: 1, since: now })
+      this.#forget()
+      return null
+    }
+    if (known.count >= MAX_LOGIN_FAILURES) return LOGIN_FAILURE_MS - (now - known.since)
+    known.count += 1
+    return null
+  }
+
+  /** The try was right. Failures before it go on counting: who knows one password must not guess another one freely. */
+  succeed(address: string): void {
+    const key = toNetwork(address)
+    const known = this.#failures.get(key)
+    if (known === undefined) return
+    known.count -= 1
+    if (known.count === 0) this.#failures.delete(key)
+  }
+
+  #forget(): void {
+    if (this.#failures.size <= MAX_LOGIN_ADDRESSES) return
+    for (const first of this.#failures.keys()) {
+      this.#failures.delete(first)
+      return
+    }
+  }
+}
+
+/** One client has a whole /64 of IPv6 addresses. */
+function toNetwork(address: string): string {
+  if (!isIPv6(address)) return address
+  const [head = '', tail] = address.split('::')
+  const left = head === '' ? [] : head.split(':')
+  const right = tail === undefined || tail === '' ? [] : tail.split(':')
+  const missing = tail === undefined ? 0 : Math.max(0, 8 - left.length - right.length)
+  return [...left, ...Array<string>(missing).fill('0'), ...right].slice(0, 4).join(':')
 }

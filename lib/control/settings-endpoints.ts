@@ -1,17 +1,9 @@
 /** `GET /_fn/settings`: each setting with its value and where that comes from. Owner: page control/settings. */
 
 import { BINARY_ENV, SETTING_OPTIONS, type SettingOption } from '../config/setting-options.ts'
-import type { SettingSource, Settings } from '../config/settings.ts'
+import type { SettingSource } from '../config/settings.ts'
 import { HIDDEN } from '../core/text.ts'
-import { type Endpoint, READ } from './endpoint.ts'
-
-export interface SettingsEndpointsDeps {
-  settings: Settings
-  /** By setting name, programs as `binaries.python`. */
-  sources: Readonly<Record<string, SettingSource>>
-  /** Full path of the project file; null when there is none. */
-  configFile: string | null
-}
+import { type ControlContext, type Endpoint, READ } from './endpoint.ts'
 
 /** Settings whose value tells a stranger of this machine, or how to come in, besides those that hold paths. */
 const INNER: ReadonlySet<string> = new Set([
@@ -22,18 +14,18 @@ const INNER: ReadonlySet<string> = new Set([
   'trustedProxyCidrs',
 ])
 
-export function createSettingsEndpoints(deps: SettingsEndpointsDeps): readonly Endpoint[] {
+export function createSettingsEndpoints(context: ControlContext): readonly Endpoint[] {
   return [
     {
       method: 'GET',
       path: '/_fn/settings',
       access: READ,
-      handle: ({ details }) => ({ status: 200, body: toSettingsRecord(deps, details) }),
+      handle: ({ details }) => ({ status: 200, body: toSettingsRecord(context, details) }),
     },
   ]
 }
 
-function toSettingsRecord({ settings, sources, configFile }: SettingsEndpointsDeps, details: boolean): object {
+function toSettingsRecord({ settings, sources, configFile }: ControlContext, details: boolean): object {
   const rows = Object.entries(SETTING_OPTIONS).flatMap(([name, option]) => {
     const value = (settings as unknown as Record<string, unknown>)[name]
     const row = { option: option as SettingOption<unknown>, sources, details }
@@ -46,7 +38,7 @@ function toSettingsRecord({ settings, sources, configFile }: SettingsEndpointsDe
 
 interface Row {
   option: SettingOption<unknown>
-  sources: SettingsEndpointsDeps['sources']
+  sources: ControlContext['sources']
   details: boolean
 }
 

@@ -1,25 +1,17 @@
 /** Health, catalog and reload: the state of the gateway as records. Owner: §4.2, §2.17. */
 
 import type { Clock } from '../core/clock.ts'
+import type { Lifecycle } from '../core/transitions.ts'
 import { type ConstantAnswer, toConstantAnswer } from '../http/respond.ts'
-import { ACT, type ControlReply, type Endpoint, OPEN, READ } from './endpoint.ts'
-import { ALIVE, askedProbe, type ReadinessOptions, toReadyReply } from './readiness.ts'
+import { ACT, type ControlContext, type ControlReply, type Endpoint, OPEN, READ } from './endpoint.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord, toReloadRecord } from './records.ts'
 
 /** Milliseconds for which strangers get the same health record: making it looks at every function. */
 export const STRANGERS_HEALTH_MS = 1000
 
-export interface StateEndpointsDeps extends ReadinessOptions {
-  clock: Clock
-  /** The state now; `details` tells whether paths and addresses may be shown. */
-  state: (details: boolean) => GatewayState
-  /** Resolves when the new catalog is in force. */
-  reload: () => Promise<void>
-}
-
-export function createStateEndpoints(deps: StateEndpointsDeps): readonly Endpoint[] {
-  const { state, reload, clock } = deps
-  const health = createHealth(deps)
+export function createStateEndpoints(context: ControlContext): readonly Endpoint[] {
+  const { state, reload, clock } = context
+  const health = createHealth(context)
   const reloaded = async (details: boolean): Promise<ControlReply> => {
     await reload()
     return { status: 200, body: toReloadRecord(state(details), clock.wall()) }
@@ -46,14 +38,14 @@ export function createStateEndpoints(deps: StateEndpointsDeps): readonly Endpoin
 }
 
 /** The record, or what a probe asks for instead of it. */
-function createHealth(deps: StateEndpointsDeps): (search: string, details: boolean) => ControlReply {
-  const { clock, state, lifecycle } = deps
+function createHealth(context: ControlContext): (search: string, details: boolean) => ControlReply {
+  const { clock, state, lifecycle } = context
   const strangers = createStrangersHealth(clock, state)
   return (search, details) => {
     const probe = askedProbe(search)
     if (probe === 'live') return ALIVE
     // Before its tree is read there is nothing else to show.
-    if (probe === 'ready' || lifecycle.starting) return toReadyReply(deps, details)
+    if (probe === 'ready' || lifecycle.starting) return toReadyReply(context, details)
     const record = details ? toHealthRecord(state(true)) : strangers()
     return lifecycle.draining ? { ...record, status: 503 } : record
   }
@@ -70,4 +62,42 @@ function createStrangersHealth(clock: Clock, state: (details: boolean) => Gatewa
     }
     return made.health
   }
+}
+
+// Whether the gateway should get requests, and whether it lives at all: what probes ask of `/_fn/health`.
+
+/** A field of the query that stands by itself or is switched on. */
+const PROBE = /(?:^|&)(ready|live)(?:=(?:1|true|yes|on)?)?(?=&|$)/gi
+
+/** What a query asks for besides the record; `ready` says more than `live`. Other fields pass unread: probes add some against caches. */
+function askedProbe(search: string): 'ready' | 'live' | null {
+  const asked = [...search.matchAll(PROBE)].map(([, name]) => name!.toLowerCase())
+  if (asked.includes('ready')) return 'ready'
+  return asked.length > 0 ? 'live' : null
+}
+
+/** `?live=1`: whoever can say so lives, at the start and at the end too. */
+const ALIVE: ControlReply = { status: 200, body: { live: true } }
+
+/**
+ * `?ready=1`: 503 with the reasons while starting or stopping, or when an enabled runtime is down.
+ * @param details - reasons of runtimes may be shown: they name programs and paths
+ */
+function toReadyReply({ lifecycle, runtimes }: ControlContext, details: boolean): ControlReply {
+  const reasons = toReasons(lifecycle, runtimes, details)
+  if (reasons.length === 0) return { status: 200, body: { ready: true } }
+  return { status: 503, body: { ready: false, reasons }, headers: ['Retry-After', '1'] }
+}
+
+function toReasons(
+  lifecycle: Readonly<Lifecycle>,
+  runtimes: ControlContext['runtimes'],
+  details: boolean,
+): readonly string[] {
+  if (lifecycle.draining) return ['the gateway is stopping']
+  if (lifecycle.starting) return ['the gateway is starting']
+  return [...runtimes].flatMap(([name, runtime]) => {
+    const { up, reason } = runtime.health()
+    return up ? [] : [details ? `runtime ${name} is down: ${reason}` : `runtime ${name} is down`]
+  })
 }

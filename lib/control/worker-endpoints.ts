@@ -2,34 +2,15 @@
 
 import { performance } from 'node:perf_hooks'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import type { RuntimeName } from '../core/identity.ts'
 import { readMemoryOf } from '../observe/process-metrics.ts'
-import type { Dispatcher, LentWorker } from '../runtime/dispatcher.ts'
+import type { LentWorker } from '../runtime/dispatcher.ts'
 import type { Runtime } from '../runtime/runtime.ts'
 import type { Worker } from '../runtime/worker.ts'
-import { type Endpoint, READ } from './endpoint.ts'
+import { type AcceptorFacts, type ControlContext, type Endpoint, READ } from './endpoint.ts'
 import { toSeconds } from './records.ts'
 
-export interface WorkerEndpointsDeps {
-  clock: Clock
-  runtimes: ReadonlyMap<RuntimeName, Pick<Runtime, 'health' | 'daemons'>>
-  dispatcher: Pick<Dispatcher, 'workers' | 'lentWorkers' | 'growth'>
-  /** Processes that take connections beside this one. */
-  fronts: () => readonly Front[]
-}
-
-interface Front {
-  pid: number
-  isServing: boolean
-  /** Open ones. */
-  connections: number
-  /** Monotonic ms. */
-  startedAt: number
-}
-
-export function createWorkerEndpoints(deps: WorkerEndpointsDeps): readonly Endpoint[] {
+export function createWorkerEndpoints(context: ControlContext): readonly Endpoint[] {
   return [
     {
       method: 'GET',
@@ -38,18 +19,18 @@ export function createWorkerEndpoints(deps: WorkerEndpointsDeps): readonly Endpo
       handle: async ({ details }) => {
         if (!details)
           throw new GatewayError('FORBIDDEN', 'processes are shown to local callers and with the admin token')
-        return { status: 200, body: await toWorkersRecord(deps) }
+        return { status: 200, body: await toWorkersRecord(context) }
       },
     },
   ]
 }
 
-async function toWorkersRecord({ clock, runtimes, dispatcher, fronts }: WorkerEndpointsDeps): Promise<object> {
+async function toWorkersRecord({ clock, runtimes, dispatcher, processes }: ControlContext): Promise<object> {
   const workers = [...dispatcher.workers()].map(({ fn, worker }) => ({ fn, worker, pid: worker.pid }))
   const lent = [...dispatcher.lentWorkers]
   const growth = dispatcher.growth()
   const daemons = [...runtimes.values()].flatMap(runtime => runtime.daemons ?? [])
-  const others = fronts()
+  const others = processes()?.acceptors ?? []
   const own = [...daemons.map(({ facts }) => facts.pid), ...others.map(({ pid }) => pid)]
   const facts: Facts = {
     memory: await readMemoryOf(own.filter(pid => pid !== null)),
@@ -72,7 +53,7 @@ async function toWorkersRecord({ clock, runtimes, dispatcher, fronts }: WorkerEn
       growth: growth.filter(({ fn }) => fn.runtime === name).map(one => ({ key: one.fn.key, ...one.growth })),
     },
   ])
-  const gateway = { ...toGatewayRecord(), fronts: others.map(front => toFrontRecord(front, facts)) }
+  const gateway = { ...toGatewayRecord(), fronts: others.map(one => toAcceptorRecord(one, facts)) }
   return { runtimes: Object.fromEntries(records), gateway }
 }
 
@@ -127,7 +108,10 @@ function toLentRecord({ fn, socketIndex, pid, startedAt }: LentWorker, { workerM
   }
 }
 
-function toFrontRecord({ pid, isServing, connections, startedAt }: Front, { memory, offset }: Facts): object {
+function toAcceptorRecord(
+  { pid, isServing, connections, startedAt }: AcceptorFacts,
+  { memory, offset }: Facts,
+): object {
   return {
     pid,
     serving: isServing,

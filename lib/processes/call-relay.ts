@@ -1,18 +1,31 @@
 /**
- * The calls of a front that the first process runs. For the calls it is what a worker is; the slot, the queue, the time
+ * The calls of an acceptor that the first process runs. For the calls it is what a worker is; the slot, the queue, the time
  * limit and the worker are all at the other end of the line. Owner: page processes/processes.
  *
  *   dispatch ─ call ─►   ◄─ started (facts), log ─   ◄─ reply ─ (◄─ chunk ─, ─ more ─►) ◄─ end ─   or ◄─ error ─
  *                                                    ─ end ─► when an answer was fetched elsewhere and the slot is free
  */
 
-import { GatewayError } from '../core/errors.ts'
-import type { Call } from '../invocation/invoke.ts'
-import type { CallHost, RuntimeCall } from '../runtime/call.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import { GatewayError, toGatewayError } from '../core/errors.ts'
+import type { HttpHandler } from '../http/public.ts'
+import type { Admission, AdmissionCall, FunctionSlots } from '../invocation/admission.ts'
+import type { Call, Invoker } from '../invocation/invoke.ts'
+import type { Journal } from '../observe/journal.ts'
+import { type CallHost, RuntimeCall } from '../runtime/call.ts'
+import type { Dispatcher } from '../runtime/dispatcher.ts'
 import { isStreamHead } from '../runtime/socket-worker.ts'
-import { KIND, type Kind } from '../runtime/wire-protocol.ts'
-import type { Link } from './link.ts'
-import { fromErrorHeader, fromFactsHeader, toCallTag } from './link-text.ts'
+import { KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
+import { ControlDoor } from './control-relay.ts'
+import {
+  cutCall,
+  fromErrorHeader,
+  fromFactsHeader,
+  type Link,
+  toCallTag,
+  toErrorHeader,
+  toFactsHeader,
+} from './link.ts'
 
 export class CallRelay {
   readonly #link: () => Pick<Link, 'send'>
@@ -39,7 +52,7 @@ export class CallRelay {
     this.#link().send(KIND.call, id, toCallTag(call.fn.key) + call.header, call.body)
   }
 
-  /** The call is over for the front; until then the first process keeps the slot of one whose answer is fetched elsewhere. */
+  /** The call is over for the acceptor; until then the first process keeps the slot of one whose answer is fetched elsewhere. */
   leave(call: RuntimeCall): void {
     if (call.fn.policy.edge !== null && call.wireId !== 0) this.#link().send(KIND.end, call.wireId, '')
   }
@@ -115,5 +128,223 @@ export class CallRelay {
       },
     }
     return this.#hosts[socketIndex]
+  }
+}
+
+// A call of an acceptor, in the first process: admitted and run like any other, its answer goes back unread.
+
+/** Bytes of captured output in one frame: UTF-8 takes up to three bytes a character. */
+const LOG_CHARS = 16 * 1024
+
+/** What relayed calls need of the first process. */
+interface RelayedDeps {
+  invoker: Pick<Invoker, 'clock' | 'secrets'>
+  admission: Pick<Admission, 'enter' | 'leave'>
+  dispatcher: { setOf(fn: FunctionVersion): Pick<ReturnType<Dispatcher['setOf']>, 'dispatch'> }
+  journal: Pick<Journal, 'output' | 'callFailed'>
+}
+
+class RelayedCall extends RuntimeCall implements AdmissionCall {
+  slots: FunctionSlots | null = null
+  queuePrevious: AdmissionCall | null = null
+  queueNext: AdmissionCall | null = null
+  queueTimer: NodeJS.Timeout | null = null
+  readonly #deps: RelayedDeps
+  readonly #link: Pick<Link, 'send' | 'sendPiece'>
+  readonly #line: number
+  readonly #onOver: (line: number) => void
+  #enteredAt = 0
+  #queuedMs = 0
+
+  /**
+   * @param line - its id on the line
+   * @param event - the handler event, JSON text
+   * @param onOver - nothing more will be said of it
+   */
+  constructor(
+    fn: FunctionVersion,
+    deps: RelayedDeps,
+    link: Pick<Link, 'send' | 'sendPiece'>,
+    line: number,
+    event: string,
+    onOver: (line: number) => void,
+  ) {
+    super(fn)
+    this.#deps = deps
+    this.#link = link
+    this.#line = line
+    this.header = event
+    this.#onOver = onOver
+  }
+
+  start(): void {
+    const outcome = this.#deps.admission.enter(this)
+    if (outcome === null) this.#run()
+    else if (outcome === 'queued') this.#enteredAt = this.#deps.invoker.clock.monotonic()
+    else this.onRefused(outcome)
+  }
+
+  onAdmitted(): void {
+    this.#queuedMs = this.#deps.invoker.clock.monotonic() - this.#enteredAt
+    this.#run()
+  }
+
+  onRefused(error: GatewayError): void {
+    this.phase = 'done'
+    this.#tell(error)
+  }
+
+  /** Nobody waits for it any more. */
+  abandon(): void {
+    if (this.phase !== 'queued' && this.slots !== null) this.withdraw()
+    this.leave()
+  }
+
+  /** Its fate is decided at the other end too: the slot is free. */
+  leave(): void {
+    this.#deps.admission.leave(this)
+    this.phase = 'done'
+    this.#onOver(this.#line)
+  }
+
+  grant(bytes: number): void {
+    this.host?.grant(this, bytes)
+  }
+
+  override onReply(header: string, body: Buffer, stream: boolean): void {
+    if (this.#hasFacts || this.fn.policy.includeDebugHeaders) this.#tellFacts()
+    this.#link.send(KIND.reply, this.#line, header, body)
+    // An answer may ask to be fetched elsewhere: the slot is its own until that is done.
+    if (!stream && this.fn.policy.edge === null) this.leave()
+  }
+
+  override onChunk(body: Buffer): void {
+    this.#link.sendPiece(this.#line, body)
+  }
+
+  override onEnd(error: GatewayError | null): void {
+    const shown = error && this.#hide(error)
+    this.#link.send(KIND.end, this.#line, shown === null ? '' : toErrorHeader(shown))
+    if (shown !== null) this.#note(shown)
+    this.leave()
+  }
+
+  override onLog(stream: 'stdout' | 'stderr', written: string): void {
+    const { invoker, journal } = this.#deps
+    const text = invoker.secrets.hide(this.fn, written)
+    journal.output(this.fn, stream, text, this.#origin)
+    if (!this.fn.policy.includeDebugHeaders) return
+    for (let at = 0; at < text.length; at += LOG_CHARS)
+      this.#link.send(KIND.log, this.#line, stream, Buffer.from(text.slice(at, at + LOG_CHARS)))
+  }
+
+  override onError(error: GatewayError): void {
+    this.#tell(this.#hide(error))
+  }
+
+  #run(): void {
+    try {
+      this.#deps.dispatcher.setOf(this.fn).dispatch(this)
+    } catch (error) {
+      this.onError(toGatewayError(error))
+    }
+  }
+
+  #hide(error: GatewayError): GatewayError {
+    return this.#deps.invoker.secrets.hideIn(this.fn, error)
+  }
+
+  #tell(error: GatewayError): void {
+    this.#note(error)
+    if (this.#hasFacts) this.#tellFacts()
+    this.#link.send(KIND.error, this.#line, toErrorHeader(error))
+    this.leave()
+  }
+
+  get #hasFacts(): boolean {
+    return this.cold || this.#queuedMs > 0 || this.loadError !== null
+  }
+
+  #tellFacts(): void {
+    const { cold, loadError } = this
+    const socketIndex = this.host?.socketIndex ?? 1
+    const facts = { cold, socketIndex, queuedMs: this.#queuedMs, loadError: loadError && this.#hide(loadError) }
+    this.#link.send(KIND.started, this.#line, toFactsHeader(facts))
+  }
+
+  /** Told here and not where the client is: whoever else waited for the same failure then does not tell it again. */
+  #note(error: GatewayError): void {
+    this.#deps.journal.callFailed({ fn: this.fn, ...this.#origin }, error)
+  }
+
+  /** What the event says of the request, read when something is to be told of it. */
+  get #origin(): { id: string; trace: string; method: string; path: string } {
+    const { id, trace, method, path } = parseHeader(this.header)
+    return { id: String(id), trace: String(trace), method: String(method), path: String(path) }
+  }
+}
+
+// What one acceptor asks for over its line, in the first process.
+
+export interface AcceptorDoorDeps extends RelayedDeps {
+  /** Answers requests for the control plane. */
+  control: HttpHandler
+  /** The function of a key: of the catalog in force, or the last one that had it. */
+  findFunction(key: string): FunctionVersion | null
+}
+
+export class AcceptorDoor {
+  readonly #deps: AcceptorDoorDeps
+  readonly #link: Pick<Link, 'send' | 'sendPiece'>
+  readonly #control: ControlDoor
+  readonly #calls = new Map<number, RelayedCall>()
+  readonly #forget = (id: number): void => {
+    this.#calls.delete(id)
+  }
+
+  constructor(deps: AcceptorDoorDeps, link: Pick<Link, 'send' | 'sendPiece'>) {
+    this.#deps = deps
+    this.#link = link
+    this.#control = new ControlDoor(deps.control, link)
+  }
+
+  /** Calls of the acceptor that are open here. */
+  get open(): number {
+    return this.#calls.size
+  }
+
+  /** @throws Error for what no acceptor of ours sends */
+  handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
+    if (kind === KIND.call) this.#begin(id, header, body)
+    else if (kind === KIND.start) this.#control.begin(id, header)
+    else if (!this.#control.handleFrame(kind, id, header, body)) this.#handleCallFrame(kind, id, header)
+  }
+
+  /** The acceptor is gone: nobody waits for its calls. */
+  close(): void {
+    this.#control.close()
+    for (const call of [...this.#calls.values()]) call.abandon()
+  }
+
+  #begin(id: number, header: string, body: Buffer): void {
+    const { key, event } = cutCall(header)
+    const fn = this.#deps.findFunction(key)
+    if (fn === null) {
+      this.#link.send(KIND.error, id, toErrorHeader(new GatewayError('NOT_FOUND', 'not found')))
+      return
+    }
+    const call = new RelayedCall(fn, this.#deps, this.#link, id, event, this.#forget)
+    // It may wait for a slot, and what was read is valid during this call only.
+    if (body.length > 0) call.body = Buffer.from(body)
+    this.#calls.set(id, call)
+    call.start()
+  }
+
+  #handleCallFrame(kind: Kind, id: number, header: string): void {
+    const call = this.#calls.get(id)
+    if (call === undefined) return
+    if (kind === KIND.cancel) call.abandon()
+    else if (kind === KIND.more) call.grant(Number(parseHeader(header).bytes) || 0)
+    else if (kind === KIND.end) call.leave()
   }
 }

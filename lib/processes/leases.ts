@@ -1,5 +1,5 @@
 /**
- * Which front may run calls of which function itself, on how many slots. In the first process. Owner: page processes/processes.
+ * Which acceptor may run calls of which function itself, on how many slots. In the first process. Owner: page processes/processes.
  *
  *   ask ─► lease ─► live ─(recalled, idle, changed)─► returned: free slots at once, used ones as their calls end ─► gone
  *
@@ -9,20 +9,23 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
+import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { Admission } from '../invocation/admission.ts'
 import { toAdmissionLimits } from '../invocation/policy.ts'
-import type { LeaseMessage, ToFront } from './messages.ts'
+import type { Dispatcher } from '../runtime/dispatcher.ts'
+import type { WorkerSource } from '../runtime/started-worker.ts'
+import { type FromAcceptor, type LeaseMessage, type ToAcceptor, toErrorHeader, type WorkerMessage } from './link.ts'
 
 /** A smaller share of a limit is not worth a lease: such a function lives in the first process. */
 const MIN_SHARE = 2
-/** Milliseconds a front has to answer a recall; whoever waits for it is then answered without. */
+/** Milliseconds an acceptor has to answer a recall; whoever waits for it is then answered without. */
 const RECALL_TIMEOUT_MS = 1000
 /** Milliseconds for which a function that was recalled is not leased again: first, largest, doubled each time. */
 const REST_MS = { first: 1000, max: 60_000 } as const
 
-/** A front as leases see it. */
+/** An acceptor as leases see it. */
 export interface Lessee {
-  tell(message: ToFront): void
+  tell(message: ToAcceptor): void
 }
 
 interface Lease {
@@ -46,7 +49,7 @@ interface LeasesOptions {
   admission: Pick<Admission, 'lease' | 'endLease' | 'giveBack' | 'settleRecall' | 'noteElsewhere' | 'onRecall'>
   /** Processes that share a limit. */
   processes: number
-  /** What a front needs to start workers of a function; null where only the first process can run it, or not now. */
+  /** What an acceptor needs to start workers of a function; null where only the first process can run it, or not now. */
   prepare(fn: FunctionVersion): Promise<Pick<LeaseMessage, 'program' | 'header'> | null>
   /** The function of a key in the catalog in force. */
   findFunction(key: string): FunctionVersion | null
@@ -57,7 +60,7 @@ export class Leases {
   readonly #leases = new Map<number, Lease>()
   readonly #rests = new Map<string, Rest>()
   readonly #timers = new Map<string, NodeJS.Timeout>()
-  /** Calls on the leases of all fronts, by key. */
+  /** Calls on the leases of all acceptors, by key. */
   readonly #calls = new Map<string, number>()
   #lastId = 0
 
@@ -66,7 +69,7 @@ export class Leases {
     options.admission.onRecall = key => this.#recall(key)
   }
 
-  /** A front has many calls of a function. It gets a lease, or hears nothing. */
+  /** An acceptor has many calls of a function. It gets a lease, or hears nothing. */
   async ask(lessee: Lessee, key: string): Promise<void> {
     const { clock, admission, processes, prepare, findFunction } = this.#options
     const fn = findFunction(key)
@@ -86,7 +89,7 @@ export class Leases {
     lessee.tell({ kind: 'lease', id: this.#lastId, key, slots, ...prepared })
   }
 
-  /** A front gives a lease back. @param used - slots with calls, each given back by `free` when its call ends */
+  /** An acceptor gives a lease back. @param used - slots with calls, each given back by `free` when its call ends */
   end(lessee: Lessee, id: number, used: number): void {
     const lease = this.#leases.get(id)
     if (lease?.lessee !== lessee || !lease.isLive) return
@@ -116,7 +119,7 @@ export class Leases {
     }
   }
 
-  /** A front is gone, and every call that it ran. */
+  /** An acceptor is gone, and every call that it ran. */
   drop(lessee: Lessee): void {
     for (const [id, lease] of [...this.#leases]) {
       if (lease.lessee !== lessee) continue
@@ -164,5 +167,74 @@ export class Leases {
     }, RECALL_TIMEOUT_MS)
     timer.unref?.()
     this.#timers.set(key, timer)
+  }
+}
+
+// Workers that the first process has started for one acceptor, and ends when it is told to or when the acceptor is gone.
+
+type StartMessage = Extract<FromAcceptor, { kind: 'startWorker' }>
+
+interface LentWorkersOptions {
+  clock: Pick<Clock, 'monotonic'>
+  dispatcher: Pick<Dispatcher, 'lend'>
+  /** What starts workers of a function; null where there is none. */
+  sourceOf(fn: FunctionVersion, program: string | null): WorkerSource | null
+  findFunction(key: string): FunctionVersion | null
+  tell(message: WorkerMessage): void
+}
+
+export class LentWorkers {
+  readonly #options: LentWorkersOptions
+  readonly #kills = new Map<number, (graceMs: number) => void>()
+  #isClosed = false
+
+  constructor(options: LentWorkersOptions) {
+    this.#options = options
+  }
+
+  /** Workers that live. */
+  get size(): number {
+    return this.#kills.size
+  }
+
+  start({ ask, key, program }: StartMessage): void {
+    this.#start(ask, key, program).catch(error =>
+      this.#options.tell({ kind: 'noWorker', ask, error: toErrorHeader(toGatewayError(error)) }),
+    )
+  }
+
+  stop(ask: number, graceMs: number): void {
+    this.#kills.get(ask)?.(graceMs)
+  }
+
+  /** The acceptor is gone: nobody else would end its workers. */
+  close(): void {
+    this.#isClosed = true
+    for (const kill of [...this.#kills.values()]) kill(0)
+  }
+
+  async #start(ask: number, key: string, program: string | null): Promise<void> {
+    const { clock, dispatcher, findFunction, sourceOf, tell } = this.#options
+    const fn = findFunction(key)
+    const source = fn === null ? null : sourceOf(fn, program)
+    if (fn === null || source === null) throw new GatewayError('RUNTIME_DOWN', 'runtime down')
+    const started = await source.startWorker(
+      fn,
+      () => 0,
+      () => {},
+    )
+    if (this.#isClosed) {
+      started.kill(0)
+      return
+    }
+    this.#kills.set(ask, graceMs => started.kill(graceMs))
+    const { id, uri, isShared, trust, socketIndex, pid } = started
+    const forget = dispatcher.lend({ fn, socketIndex, pid, startedAt: clock.monotonic() })
+    tell({ kind: 'worker', ask, worker: { id, uri, isShared, trust, socketIndex, pid } })
+    started.onExit(exit => {
+      forget()
+      this.#kills.delete(ask)
+      tell({ kind: 'workerExit', ask, exit })
+    })
   }
 }

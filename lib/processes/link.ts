@@ -1,8 +1,15 @@
-/** The private line between the first process and a front: frames both ways over an unnamed pair of sockets. Owner: page processes/processes. */
+/** The private line between the first process and an acceptor: frames both ways over an unnamed pair of sockets. Owner: page processes/processes. */
 
 import type { Socket } from 'node:net'
+import type { Settings } from '../config/settings.ts'
+import type { EndpointPath } from '../control/control-plane.ts'
 import { type Bytes, copyOf, lengthOf } from '../core/byte-pool.ts'
-import { FrameReader, FrameWriter, KIND, type Kind, SMALL_BODY_BYTES } from '../runtime/wire-protocol.ts'
+import { ERROR_STATUS, type ErrorCode, GatewayError, type Warning } from '../core/errors.ts'
+import type { Discovery } from '../discovery/discover.ts'
+import type { Listening } from '../http/server.ts'
+import type { MetricCounts } from '../observe/histogram.ts'
+import type { StartedWorker, WorkerExit } from '../runtime/started-worker.ts'
+import { FrameReader, FrameWriter, KIND, type Kind, parseHeader, SMALL_BODY_BYTES } from '../runtime/wire-protocol.ts'
 
 /** Frames that wait for the end of a poll phase to leave in one write; so many leave at once. */
 const FLUSH_FRAMES = 8
@@ -106,3 +113,173 @@ export class Link {
     this.#events.onLost(reason)
   }
 }
+
+// What frames of the line say in their headers: which call, which failure.
+
+/** Bytes of one text of a failure as JSON, and characters of one that has more: all texts fit the header of an `error` frame. */
+const MAX_TEXT_BYTES = 12 * 1024
+const CUT_CHARS = 2 * 1024
+
+/** Text before the handler event in the header of a `call`: the key of the function version. No key has a line end. */
+export function toCallTag(key: string): string {
+  return `${key}\n`
+}
+
+/** A header of a `call` cut into key and handler event. @throws Error for one that is none */
+export function cutCall(header: string): { key: string; event: string } {
+  const end = header.indexOf('\n')
+  if (end === -1) throw new Error('call without a key')
+  return { key: header.slice(0, end), event: header.slice(end + 1) }
+}
+
+function cutText(text: string): string {
+  return Buffer.byteLength(JSON.stringify(text)) > MAX_TEXT_BYTES ? `${text.slice(0, CUT_CHARS)}...` : text
+}
+
+/** A failure as the header of an `error` or `end` frame. */
+export function toErrorHeader({ code, message, status, headers, detail }: GatewayError): string {
+  const shown: Record<string, unknown> = { ...detail }
+  for (const [name, value] of Object.entries(shown)) if (typeof value === 'string') shown[name] = cutText(value)
+  return JSON.stringify({ code, message: cutText(message), status, headers, ...(detail && { detail: shown }) })
+}
+
+/** The failure that a header tells; null for a header without one. */
+export function fromErrorHeader(header: string): GatewayError | null {
+  if (header === '') return null
+  const { code, message, status, headers, detail } = parseHeader(header) as Partial<GatewayError>
+  const known = code !== undefined && Object.hasOwn(ERROR_STATUS, code) ? (code as ErrorCode) : 'INTERNAL'
+  return new GatewayError(known, String(message), {
+    ...(status !== undefined && { status }),
+    ...(headers && { headers }),
+    ...(detail && { detail }),
+  })
+}
+
+/** How a call reached its worker, where that is worth telling. */
+interface CallFacts {
+  cold: boolean
+  socketIndex: number
+  queuedMs: number
+  loadError: GatewayError | null
+}
+
+export function toFactsHeader(facts: CallFacts): string {
+  const { loadError } = facts
+  return JSON.stringify({ ...facts, loadError: loadError === null ? '' : toErrorHeader(loadError) })
+}
+
+export function fromFactsHeader(header: string): CallFacts {
+  const { cold, socketIndex, queuedMs, loadError } = parseHeader(header)
+  return {
+    cold: cold === true,
+    socketIndex: Number(socketIndex) || 1,
+    queuedMs: Number(queuedMs) || 0,
+    loadError: fromErrorHeader(String(loadError ?? '')),
+  }
+}
+
+// What the first process and an acceptor say to each other beside calls. Data that the structured clone takes.
+
+/** What became of upstream requests. */
+export type EdgeResult = 'answered' | 'failed' | 'refused' | 'left'
+
+/** A tree as the first process has read it. */
+export interface AdoptMessage {
+  kind: 'adopt'
+  generation: number
+  discovery: Discovery
+}
+
+/** An acceptor may run calls of a function itself. */
+export interface LeaseMessage {
+  kind: 'lease'
+  id: number
+  key: string
+  /** 0 for an unlimited function. */
+  slots: number
+  /** What was prepared for it. */
+  program: string | null
+  /** JSON text of its workers' `start` frame. */
+  header: string
+}
+
+/** What becomes of a worker that an acceptor asked for. */
+export type WorkerMessage =
+  | {
+      kind: 'worker'
+      ask: number
+      worker: Pick<StartedWorker, 'id' | 'uri' | 'isShared' | 'trust' | 'socketIndex' | 'pid'>
+    }
+  | { kind: 'noWorker'; ask: number; error: string }
+  | { kind: 'workerExit'; ask: number; exit: WorkerExit }
+
+export type ToAcceptor =
+  | LeaseMessage
+  | { kind: 'recall'; id: number }
+  | WorkerMessage
+  | {
+      kind: 'begin'
+      settings: Settings
+      controlPaths: readonly EndpointPath[]
+      /** Descriptors of the sockets to listen on. */
+      fds: readonly number[]
+      /** Where the gateway listens, its control plane's own socket among them: no function may be sent there. */
+      addresses: readonly Listening[]
+      wantsRequests: boolean
+      /** Processes of the gateway. */
+      processes: number
+      tree: AdoptMessage
+    }
+  | AdoptMessage
+  | { kind: 'wants'; requests: boolean }
+  | { kind: 'count'; id: number }
+  /** All connections but so many are to go: others have fewer. */
+  | { kind: 'shed'; kept: number }
+  | { kind: 'drain' }
+  | { kind: 'close'; timeoutMs: number }
+
+/** A failed call of which only its acceptor knows. */
+interface FailedMessage {
+  kind: 'failed'
+  key: string | null
+  call: { id: string; trace: string; method: string; path: string }
+  /** As a header of the line. */
+  error: string
+}
+
+/** What a function wrote in a worker of an acceptor. */
+interface OutputMessage {
+  kind: 'output'
+  key: string
+  stream: 'stdout' | 'stderr'
+  text: string
+  /** null outside any call. */
+  call: { id: string; trace: string } | null
+}
+
+export type FromAcceptor =
+  | { kind: 'serving'; generation: number }
+  | { kind: 'adopted'; generation: number }
+  /** @param id - of the question; 0 for none */
+  | {
+      kind: 'counts'
+      id: number
+      counts: MetricCounts | null
+      edge: Record<EdgeResult, number> | null
+      used: (readonly [id: number, calls: number])[]
+      connections: number
+    }
+  | FailedMessage
+  | { kind: 'log'; level: 'info' | 'warn' | 'error'; message: string }
+  | { kind: 'warning'; warning: Warning }
+  /** Many calls of a function go over the line. */
+  | { kind: 'ask'; key: string }
+  /** A lease is given back, all but the slots of calls that run. */
+  | { kind: 'returned'; id: number; used: number }
+  /** One of those has ended. */
+  | { kind: 'freed'; id: number }
+  | { kind: 'startWorker'; ask: number; key: string; program: string | null; header: string }
+  | { kind: 'stopWorker'; ask: number; graceMs: number }
+  | OutputMessage
+  /** A worker failed to load or ended by itself. */
+  | { kind: 'workerFailed'; key: string; error: string }

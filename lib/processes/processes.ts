@@ -1,14 +1,14 @@
 /**
- * The processes of one gateway. The first one is a whole gateway; the others, the fronts, take connections from the same
+ * The processes of one gateway. The first one is a whole gateway; the others, the acceptors, take connections from the same
  * sockets and leave to it whatever there may be only one of. Owner: page processes/processes.
  *
  *   clients ─► socket ─┬─► first process ───────────────► disk, daemons, workers, schedules, jobs, logs, /_fn
- *                      ├─► front ── calls, /_fn ──► ┘
- *                      └─► front ── calls, /_fn ──► ┘
+ *                      ├─► acceptor ── calls, /_fn ──► ┘
+ *                      └─► acceptor ── calls, /_fn ──► ┘
  */
 
 import type { Settings } from '../config/settings.ts'
-import type { EndpointPath } from '../control/endpoint-table.ts'
+import type { EndpointPath } from '../control/control-plane.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { backoffDelay, type Clock } from '../core/clock.ts'
 import type { Lifecycle } from '../core/transitions.ts'
@@ -18,19 +18,16 @@ import { addTo } from '../observe/histogram.ts'
 import type { Journal } from '../observe/journal.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { WorkerSource } from '../runtime/started-worker.ts'
-import { toKept } from './balance.ts'
-import type { FrontDoorDeps } from './front-door.ts'
-import { FrontProcess } from './front-process.ts'
-import { Leases } from './leases.ts'
-import { LentWorkers } from './lent-workers.ts'
-import { toLineRecord } from './line-records.ts'
-import { fromErrorHeader } from './link-text.ts'
-import type { AdoptMessage, EdgeResult, FromFront } from './messages.ts'
+import { toLineRecord } from './acceptor-journal.ts'
+import { AcceptorProcess } from './acceptor-process.ts'
+import type { AcceptorDoorDeps } from './call-relay.ts'
+import { Leases, LentWorkers } from './leases.ts'
+import { type AdoptMessage, type EdgeResult, type FromAcceptor, fromErrorHeader } from './link.ts'
 
-/** Milliseconds before a front that died is replaced: first, largest; and how long one must have served to count as the first again. */
+/** Milliseconds before an acceptor that died is replaced: first, largest; and how long one must have served to count as the first again. */
 const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
 const RESTART_RESET_MS = 10_000
-/** Milliseconds between two looks at how many connections each process has: fronts tell it as often. */
+/** Milliseconds between two looks at how many connections each process has: acceptors tell it as often. */
 const BALANCE_MS = 250
 /** Functions that are no more and may still be called by requests that began before. */
 const MAX_GONE = 10_000
@@ -41,20 +38,20 @@ interface ProcessesOptions {
   controlPaths: readonly EndpointPath[]
   /** Fronts beside this process. */
   count: number
-  /** Program of a front. */
+  /** Program of an acceptor. */
   entry: string
-  door: Omit<FrontDoorDeps, 'findFunction' | 'journal'>
+  door: Omit<AcceptorDoorDeps, 'findFunction' | 'journal'>
   journal: Pick<
     Journal,
     'events' | 'wantsRequests' | 'requestLines' | 'callFailed' | 'output' | 'failure' | 'secrets' | 'log' | 'warn'
   >
   metrics: Pick<Metrics, 'add'>
   admission: ConstructorParameters<typeof Leases>[0]['admission']
-  /** What a front needs to run calls of a function; null where only this process can, or not now. */
+  /** What an acceptor needs to run calls of a function; null where only this process can, or not now. */
   prepare: ConstructorParameters<typeof Leases>[0]['prepare']
   /** What starts workers of a function; null where there is none. */
   sourceOf(fn: FunctionVersion, program: string | null): WorkerSource | null
-  /** Where workers of fronts are counted. */
+  /** Where workers of acceptors are counted. */
   dispatcher: ConstructorParameters<typeof LentWorkers>[0]['dispatcher']
   /** Upstream requests by what became of them. */
   edgeResults: Record<EdgeResult, number>
@@ -65,9 +62,9 @@ interface ProcessesOptions {
   addresses: () => readonly Listening[]
 }
 
-/** A place that a front has: the front of now, or the time until the next. */
+/** A place that an acceptor has: the acceptor of now, or the time until the next. */
 interface Place {
-  front: FrontProcess | null
+  acceptor: AcceptorProcess | null
   timer: NodeJS.Timeout | null
   failures: number
   /** Monotonic ms. */
@@ -92,7 +89,7 @@ export class Processes {
   constructor(options: ProcessesOptions) {
     this.#options = options
     this.#places = Array.from({ length: options.count }, () => ({
-      front: null,
+      acceptor: null,
       timer: null,
       failures: 0,
       startedAt: 0,
@@ -110,13 +107,13 @@ export class Processes {
 
   /** Processes that take connections now, this one among them. */
   get serving(): number {
-    return 1 + this.#places.filter(({ front }) => front?.isServing === true).length
+    return 1 + this.#places.filter(({ acceptor }) => acceptor?.isServing === true).length
   }
 
-  /** The fronts that live. */
-  get fronts(): { pid: number; isServing: boolean; connections: number; startedAt: number }[] {
-    return this.#places.flatMap(({ front, connections, startedAt }) =>
-      front?.pid == null ? [] : [{ pid: front.pid, isServing: front.isServing, connections, startedAt }],
+  /** The acceptors that live. */
+  get acceptors(): { pid: number; isServing: boolean; connections: number; startedAt: number }[] {
+    return this.#places.flatMap(({ acceptor, connections, startedAt }) =>
+      acceptor?.pid == null ? [] : [{ pid: acceptor.pid, isServing: acceptor.isServing, connections, startedAt }],
     )
   }
 
@@ -136,7 +133,7 @@ export class Processes {
   }
 
   /**
-   * A tree is in force here. Resolves when no front answers by an older one: each has confirmed it, or is gone.
+   * A tree is in force here. Resolves when no acceptor answers by an older one: each has confirmed it, or is gone.
    */
   async adopt(discovery: Discovery): Promise<void> {
     this.#tree = { kind: 'adopt', generation: (this.#tree?.generation ?? 0) + 1, discovery }
@@ -145,30 +142,30 @@ export class Processes {
       if (discovery.byKey.has(key) || this.#gone.size > MAX_GONE) this.#gone.delete(key)
     this.#functions = discovery.byKey
     const tree = this.#tree
-    await Promise.all(this.#places.map(({ front }) => front?.adopt(tree)))
+    await Promise.all(this.#places.map(({ acceptor }) => acceptor?.adopt(tree)))
   }
 
-  /** Resolves when everything that the fronts have counted is counted here. */
+  /** Resolves when everything that the acceptors have counted is counted here. */
   async count(): Promise<void> {
-    await Promise.all(this.#places.map(({ front }) => front?.count()))
+    await Promise.all(this.#places.map(({ acceptor }) => acceptor?.count()))
   }
 
   /** The gateway stops: answers say so. */
   drain(): void {
     this.#isDraining = true
-    for (const { front } of this.#places) front?.tell({ kind: 'drain' })
+    for (const { acceptor } of this.#places) acceptor?.tell({ kind: 'drain' })
   }
 
-  /** Lets the fronts finish. Resolves when all are gone. */
+  /** Lets the acceptors finish. Resolves when all are gone. */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosing = true
     this.#options.journal.events.onChange = null
     this.#leases.close()
     if (this.#balanceTimer !== null) this.#options.clock.clearTimeout(this.#balanceTimer)
     await Promise.all(
-      this.#places.map(({ front, timer }) => {
+      this.#places.map(({ acceptor, timer }) => {
         if (timer !== null) this.#options.clock.clearTimeout(timer)
-        return front?.close(timeoutMs)
+        return acceptor?.close(timeoutMs)
       }),
     )
   }
@@ -177,7 +174,7 @@ export class Processes {
     const { clock, settings, controlPaths, entry, door, journal, addresses } = this.#options
     place.timer = null
     place.startedAt = clock.monotonic()
-    const front = new FrontProcess({
+    const acceptor = new AcceptorProcess({
       clock,
       door: {
         ...door,
@@ -195,16 +192,16 @@ export class Processes {
         tree: this.#tree!,
       },
       onServing: () => {
-        if (this.#isDraining) front.tell({ kind: 'drain' })
+        if (this.#isDraining) acceptor.tell({ kind: 'drain' })
       },
       onLines: bytes => journal.requestLines(bytes, line => toLineRecord(line, this.#functions)),
       onMessage: message => {
-        this.#handle(front, lent, message)
+        this.#handle(acceptor, lent, message)
         if (message.kind === 'counts') place.connections = message.connections
       },
       onEnd: reason => {
         lent.close()
-        this.#leases.drop(front)
+        this.#leases.drop(acceptor)
         this.#handleEnd(place, reason)
       },
     })
@@ -213,28 +210,28 @@ export class Processes {
       dispatcher: this.#options.dispatcher,
       sourceOf: this.#options.sourceOf,
       findFunction: key => this.#functions.get(key) ?? null,
-      tell: message => front.tell(message),
+      tell: message => acceptor.tell(message),
     })
-    place.front = front
+    place.acceptor = acceptor
   }
 
-  #handle(front: FrontProcess, lent: LentWorkers, message: FromFront): void {
+  #handle(acceptor: AcceptorProcess, lent: LentWorkers, message: FromAcceptor): void {
     const { journal, metrics, edgeResults } = this.#options
     switch (message.kind) {
       case 'counts':
         if (message.counts !== null) metrics.add(message.counts)
         if (message.edge !== null) addTo(edgeResults, message.edge)
-        this.#leases.note(front, message.used)
+        this.#leases.note(acceptor, message.used)
         return
       case 'ask':
         // A function that cannot be prepared tells its own calls.
-        this.#leases.ask(front, message.key).catch(() => {})
+        this.#leases.ask(acceptor, message.key).catch(() => {})
         return
       case 'returned':
-        this.#leases.end(front, message.id, message.used)
+        this.#leases.end(acceptor, message.id, message.used)
         return
       case 'freed':
-        this.#leases.free(front, message.id)
+        this.#leases.free(acceptor, message.id)
         return
       case 'startWorker':
         lent.start(message)
@@ -256,8 +253,8 @@ export class Processes {
     }
   }
 
-  /** What a front has to say of a function. */
-  #tell(message: Extract<FromFront, { kind: 'failed' | 'workerFailed' | 'output' }>): void {
+  /** What an acceptor has to say of a function. */
+  #tell(message: Extract<FromAcceptor, { kind: 'failed' | 'workerFailed' | 'output' }>): void {
     const { journal } = this.#options
     const fn = message.key === null ? null : (this.#functions.get(message.key) ?? this.#gone.get(message.key) ?? null)
     if (message.kind === 'output') {
@@ -272,7 +269,7 @@ export class Processes {
 
   #handleEnd(place: Place, reason: string | null): void {
     const { clock, journal } = this.#options
-    place.front = null
+    place.acceptor = null
     place.connections = 0
     if (this.#isClosing) return
     const now = clock.monotonic()
@@ -298,16 +295,32 @@ export class Processes {
 
   #balance(): void {
     const { connections, lifecycle } = this.#options
-    const serving = this.#places.filter(({ front }) => front?.isServing === true)
+    const serving = this.#places.filter(({ acceptor }) => acceptor?.isServing === true)
     const open = connections()
     const [kept = null, ...others] = toKept([open, ...serving.map(place => place.connections)])
     lifecycle.toShed = kept === null ? 0 : open - kept
     for (const [at, count] of others.entries())
-      if (count !== null) serving[at]!.front!.tell({ kind: 'shed', kept: count })
+      if (count !== null) serving[at]!.acceptor!.tell({ kind: 'shed', kept: count })
   }
 
   #tellWants(): void {
     const requests = this.#options.journal.wantsRequests
-    for (const { front } of this.#places) front?.tell({ kind: 'wants', requests })
+    for (const { acceptor } of this.#places) acceptor?.tell({ kind: 'wants', requests })
   }
+}
+
+// Connections evenly over processes: who has too many lets some go, and their clients come again.
+
+/** Connections above the average that are nobody's concern: so many, and such a share of the average. */
+const SLACK = { connections: 4, share: 0.2 } as const
+
+/**
+ * How many connections each process keeps; null for one that has not too many. Whoever leaves may come to the same one
+ * again, so that it can take a few looks until all have as many.
+ * @param open - connections of each
+ */
+export function toKept(open: readonly number[]): (number | null)[] {
+  const average = open.reduce((sum, count) => sum + count, 0) / open.length
+  const slack = Math.max(SLACK.connections, average * SLACK.share)
+  return open.map(count => (count - average > slack ? Math.ceil(average) : null))
 }

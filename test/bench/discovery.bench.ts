@@ -6,10 +6,10 @@
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { CatalogLoader } from '../../lib/catalog-loader.ts'
+import { NO_OUTER_ENV } from '../../lib/config/function-env.ts'
+import { CatalogLoader } from '../../lib/gateway/catalog-loader.ts'
 import { median } from './load.ts'
 import type { BenchRow } from './rows.ts'
-import { NO_OUTER_ENV } from '../../lib/config/function-env.ts'
 
 const GROUPS = 100
 const FUNCTIONS_OF_A_GROUP = 100

@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { PassThrough, Readable } from 'node:stream'
 import t from 'tap'
 import { hashPassword } from '../../bin/hash-password.ts'
-import { Credentials } from '../../lib/control/credentials.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
+import { Credentials } from '../../lib/control/session-endpoints.ts'
 import { FNGW, toEnv } from '../helpers/cli.ts'
 
 /** Whether one can log in with the password where the hash is set. */

@@ -1,6 +1,6 @@
-import { chmodSync, existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { chmodSync, existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { type ClientRequest, get } from 'node:http'
 import { type AddressInfo, createServer } from 'node:net'
 import { text } from 'node:stream/consumers'
@@ -9,7 +9,7 @@ import { findOnPath } from '../../lib/runtime/binaries.ts'
 import { FNGW, startCli, toEnv } from '../helpers/cli.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { childrenOf, commandOf, descendantsOf, isRunning, placeOf } from '../helpers/processes.ts'
-import { holdSockets, type HeldProgram } from '../helpers/socket-holder.ts'
+import { type HeldProgram, holdSockets } from '../helpers/socket-holder.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.setTimeout(240_000)
@@ -179,7 +179,7 @@ t.test('[bin/production.4] sockets that cannot be used', async t => {
   }
 })
 
-t.test('[bin/production.5, gateway.18] a stop, step by step', async t => {
+t.test('[bin/production.5, gateway/gateway.18] a stop, step by step', async t => {
   const tree = makeTree({
     'slow.js': `import { existsSync, writeFileSync } from 'node:fs'
 export async function handler({ query }) {

@@ -2,7 +2,7 @@ import t from 'tap'
 import { createDependencyEndpoints } from '../../lib/control/dependency-endpoints.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { FakeClock } from '../helpers/clock.ts'
-import { serveEndpoints } from '../helpers/control.ts'
+import { serveEndpoints, toContext } from '../helpers/control.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { serveTree } from '../helpers/gateway-bed.ts'
 
@@ -31,7 +31,9 @@ t.test('[control/dependencies.1, control/dependencies.2, control/dependencies.3]
     key: 'node/d@default',
   } as const
   const builds = [{ ...build, runtime: 'node', fn: 'd', version: 'default' }]
-  const endpoints = createDependencyEndpoints({ clock, dependencies: { states: () => states }, journal: { builds } })
+  const endpoints = createDependencyEndpoints(
+    toContext({ clock, dependencies: { states: () => states }, journal: { builds } }),
+  )
   const ask = serveEndpoints(t, endpoints, { consoleLocalOnly: false })
   const nothing = { error: null, file: null, line: null, hint: null }
   const local = (await ask({ url: '/_fn/dependencies' })).json() as Shown

@@ -1,12 +1,12 @@
 import t from 'tap'
 import {
+  SourceFiles,
   toConfigPath,
   toEnvPath,
   toEnvRecord,
   toFileWarnings,
   toFunctionRecord,
 } from '../../lib/control/function-record.ts'
-import { SourceFiles } from '../../lib/control/source-files.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'

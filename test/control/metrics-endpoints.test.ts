@@ -7,11 +7,16 @@ import { GatewayError } from '../../lib/core/errors.ts'
 import type { GatewayOptions } from '../../lib/index.ts'
 import { History } from '../../lib/observe/history.ts'
 import { Metrics } from '../../lib/observe/metrics.ts'
-import { serveEndpoints } from '../helpers/control.ts'
+import { serveEndpoints, toContext } from '../helpers/control.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { askClosing, HELD_FUNCTION, serveTree } from '../helpers/gateway-bed.ts'
 
-const REST = { clock: systemClock, history: { read: () => null }, functions: () => [] }
+const REST = {
+  clock: systemClock,
+  history: { read: () => null },
+  state: () => ({ functions: [] }),
+  processes: () => null,
+}
 const LINE = `m ${'1'.repeat(1000)}\n`
 
 t.test('[observe/metrics.8] a long text is made in pieces, and others have their turn between two', async t => {
@@ -27,7 +32,7 @@ t.test('[observe/metrics.8] a long text is made in pieces, and others have their
       turnsAtEnd = turns
     },
   }
-  const ask = serveEndpoints(t, createMetricsEndpoints({ ...REST, metrics }))
+  const ask = serveEndpoints(t, createMetricsEndpoints(toContext({ ...REST, metrics })))
   const answer = await ask({ url: '/_fn/metrics' })
   t.equal(answer.status, 200)
   t.ok(answer.body.toString().startsWith(LINE.repeat(2000)))
@@ -47,7 +52,7 @@ t.test('[observe/metrics.8] numbers that cannot be read are an error of this ans
     },
   })
   const ask = (lines: number) =>
-    serveEndpoints(t, createMetricsEndpoints({ ...REST, metrics: failing(lines) }))({ url: '/_fn/metrics' })
+    serveEndpoints(t, createMetricsEndpoints(toContext({ ...REST, metrics: failing(lines) })))({ url: '/_fn/metrics' })
   t.equal((await ask(0)).status, 500)
   await t.rejects(ask(1000), 'an answer that has begun is cut')
 })
@@ -218,7 +223,9 @@ t.test('[observe/history.10] a thousand functions are read in pieces', async t =
   t.teardown(() => history.stop())
   history.start()
   for (const fn of functions) metrics.request('GET', 200, fn, 1, 0)
-  const endpoints = createMetricsEndpoints({ clock: systemClock, metrics, history, functions: () => functions })
+  const endpoints = createMetricsEndpoints(
+    toContext({ clock: systemClock, metrics, history, state: () => ({ functions }), processes: () => null }),
+  )
   const ask = serveEndpoints(t, endpoints)
   let turns = 0
   const turn = () => {

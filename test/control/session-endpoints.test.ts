@@ -1,16 +1,13 @@
 import { scryptSync } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { resolveSettings } from '../../lib/config/settings.ts'
-import { AccessState } from '../../lib/control/access-state.ts'
-import type { JsonObject } from '../../lib/control/control-request.ts'
-import { ACT } from '../../lib/control/endpoint.ts'
-import { createSessionEndpoints } from '../../lib/control/session-endpoints.ts'
-import { Sessions } from '../../lib/control/sessions.ts'
-import { createUiStateEndpoints } from '../../lib/control/ui-state-endpoints.ts'
-import { UiStore } from '../../lib/control/ui-store.ts'
+import { AccessState } from '../../lib/control/access.ts'
+import { ACT, type JsonObject } from '../../lib/control/endpoint.ts'
+import { createSessionEndpoints, Sessions } from '../../lib/control/session-endpoints.ts'
+import { createUiStateEndpoints, UiStore } from '../../lib/control/ui-state-endpoints.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { FakeClock } from '../helpers/clock.ts'
-import { serveParts } from '../helpers/control.ts'
+import { serveParts, toContext } from '../helpers/control.ts'
 
 const SALT = Buffer.alloc(16, 7)
 const HASH = `scrypt:16384:8:1:${SALT.toString('hex')}:${scryptSync('right', SALT, 32).toString('hex')}`
@@ -24,8 +21,8 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
   const access = new AccessState(settings)
   const sessions = new Sessions({ clock, ttlMs: settings.consoleSessionTtlSeconds * 1000 })
   const endpoints = [
-    ...createSessionEndpoints({ clock, settings, sessions, access }),
-    ...createUiStateEndpoints({ access, store: new UiStore(new OwnFolder(t.testdir({}), '.svc', 'console')) }),
+    ...createSessionEndpoints(toContext({ clock, settings }), access, sessions),
+    ...createUiStateEndpoints(access, new UiStore(new OwnFolder(t.testdir({}), '.svc', 'console'))),
     { method: 'POST', path: '/_fn/reload', access: ACT, handle: () => ({ status: 200, body: {} }) } as const,
   ]
   const ask = serveParts(settings, { endpoints, access, sessions })

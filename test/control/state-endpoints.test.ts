@@ -2,7 +2,7 @@ import t from 'tap'
 import { createStateEndpoints } from '../../lib/control/state-endpoints.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { FakeClock } from '../helpers/clock.ts'
-import { serveEndpoints } from '../helpers/control.ts'
+import { serveEndpoints, toContext } from '../helpers/control.ts'
 
 const RECORD = (runtimes: object) => ({
   details: false,
@@ -37,7 +37,7 @@ t.test(
     }
     const lifecycle = { starting: false, draining: false }
     const deps = { clock: systemClock, state, reload, lifecycle, runtimes: new Map() }
-    const ask = serveEndpoints(t, createStateEndpoints(deps))
+    const ask = serveEndpoints(t, createStateEndpoints(toContext(deps)))
     t.match((await ask({ url: '/_fn/health?probe=%zz' })).json(), { functions_root: '/r' })
     const stranger = await ask({ url: '/_fn/health', remoteAddress: '203.0.113.9' })
     t.equal(stranger.status, 200)
@@ -60,7 +60,7 @@ t.test('[control/records.9, control/records.10] probes: live, ready, and the rec
     return RECORD(runtimes) as never
   }
   const clock = new FakeClock()
-  const endpoints = createStateEndpoints({ clock, state, reload: async () => {}, lifecycle, runtimes })
+  const endpoints = createStateEndpoints(toContext({ clock, state, reload: async () => {}, lifecycle, runtimes }))
   const ask = serveEndpoints(t, endpoints)
   const stranger = { remoteAddress: '203.0.113.9' }
   const probe = async (query: string, from = {}) => {

@@ -1,11 +1,10 @@
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { AccessState } from '../../lib/control/access-state.ts'
-import type { JsonObject } from '../../lib/control/control-request.ts'
-import { Sessions } from '../../lib/control/sessions.ts'
-import { createUiStateEndpoints } from '../../lib/control/ui-state-endpoints.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
-import { UI_STORE_BYTES, UiStore } from '../../lib/control/ui-store.ts'
+import { AccessState } from '../../lib/control/access.ts'
+import type { JsonObject } from '../../lib/control/endpoint.ts'
+import { Sessions } from '../../lib/control/session-endpoints.ts'
+import { createUiStateEndpoints, UI_STORE_BYTES, UiStore } from '../../lib/control/ui-state-endpoints.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { createGateway } from '../../lib/index.ts'
@@ -22,7 +21,7 @@ function setup(t: Test, options: Record<string, unknown> = BASE) {
   const { settings } = resolveSettings({ options: { functionsRoot: '/r', ...options }, cwd: '/' })
   const access = new AccessState(settings)
   const sessions = new Sessions({ clock: systemClock, ttlMs: 1000 })
-  const ask = serveParts(settings, { endpoints: createUiStateEndpoints({ access, store }), access, sessions })
+  const ask = serveParts(settings, { endpoints: createUiStateEndpoints(access, store), access, sessions })
   const change = (method: string, body: unknown, headers: Record<string, string> = {}) =>
     ask({ method, url: '/_fn/ui-state', body, headers: { 'content-type': 'application/json', ...headers } })
   const read = async () => (await ask({ url: '/_fn/ui-state' })).json()

@@ -2,9 +2,9 @@ import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { createWorkerEndpoints } from '../../lib/control/worker-endpoints.ts'
 import { systemClock } from '../../lib/core/clock.ts'
-import { serveEndpoints } from '../helpers/control.ts'
+import { serveEndpoints, toContext } from '../helpers/control.ts'
 import { makeFn } from '../helpers/fn.ts'
-import { RUNTIMES, handlerFile, serveTree } from '../helpers/gateway-bed.ts'
+import { handlerFile, RUNTIMES, serveTree } from '../helpers/gateway-bed.ts'
 
 interface Shown {
   runtimes: Record<string, { daemons: Record<string, unknown>[]; workers: Record<string, unknown>[] }>
@@ -80,16 +80,18 @@ t.test(
     const runtimes = new Map([['node', { health: () => null as never, daemons: [daemon] }]] as const)
     const ask = serveEndpoints(
       t,
-      createWorkerEndpoints({
-        clock: systemClock,
-        runtimes,
-        dispatcher: {
-          workers: function* () {},
-          lentWorkers: [],
-          growth: () => [{ fn: makeFn({ runtime: 'node' }), growth: { decision: 'computing', processors: 2 } }],
-        },
-        fronts: () => [],
-      }),
+      createWorkerEndpoints(
+        toContext({
+          clock: systemClock,
+          runtimes,
+          dispatcher: {
+            workers: function* () {},
+            lentWorkers: [],
+            growth: () => [{ fn: makeFn({ runtime: 'node' }), growth: { decision: 'computing', processors: 2 } }],
+          },
+          processes: () => null,
+        }),
+      ),
     )
     t.match((await ask({ url: '/_fn/workers' })).json(), {
       runtimes: {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { CatalogLoader } from '../../lib/catalog-loader.ts'
+import { CatalogLoader } from '../../lib/gateway/catalog-loader.ts'
 import { NO_OUTER_ENV } from '../../lib/config/function-env.ts'
 import { checkLua, LuaChecks } from '../../lib/discovery/callable.ts'
 import { makeFn } from '../helpers/fn.ts'

@@ -7,8 +7,8 @@ import { inflateSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway, type GatewayOptions } from '../../lib/index.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
-import { NO_COMPOSER } from '../helpers/composer-bed.ts'
 import { injectBuilt, missingToolchain, shareCrates } from '../helpers/compiled.ts'
+import { NO_COMPOSER } from '../helpers/composer-bed.ts'
 
 t.setTimeout(180_000)
 
@@ -31,7 +31,7 @@ async function serve(t: Test, name: string, settings: GatewayOptions = {}): Prom
 const hasPhp = findProgram('php', {}, process.env.PATH ?? '').path !== null
 const NO_PHP = hasPhp ? false : 'php is not installed: apt-get install php-cli'
 
-t.test('[gateway.2] node-notes keeps notes in a file', async t => {
+t.test('[gateway/gateway.2] node-notes keeps notes in a file', async t => {
   const gateway = await serve(t, 'node-notes')
   t.same((await gateway.inject('/notes')).json(), [])
   const post = (body: string) => gateway.inject({ method: 'POST', url: '/notes', body })
@@ -49,7 +49,7 @@ t.test('[gateway.2] node-notes keeps notes in a file', async t => {
 })
 
 t.test(
-  '[gateway.2, validation/request-schema.9] checked-api refuses what its schemas do not allow',
+  '[gateway/gateway.2, validation/request-schema.9] checked-api refuses what its schemas do not allow',
   { skip: NO_PHP },
   async t => {
     const gateway = await serve(t, 'checked-api')
@@ -78,7 +78,7 @@ t.test(
   },
 )
 
-t.test('[gateway.2] ts-webhook accepts a right signature only', async t => {
+t.test('[gateway/gateway.2] ts-webhook accepts a right signature only', async t => {
   const gateway = await serve(t, 'ts-webhook')
   const body = '{"action":"opened"}'
   const sign = (secret: string) => `sha256=${createHmac('sha256', secret).update(body).digest('hex')}`
@@ -89,7 +89,7 @@ t.test('[gateway.2] ts-webhook accepts a right signature only', async t => {
   t.equal((await gateway.inject('/webhook')).status, 405)
 })
 
-t.test('[gateway.2] python-chart draws a real PNG', async t => {
+t.test('[gateway/gateway.2] python-chart draws a real PNG', async t => {
   const gateway = await serve(t, 'python-chart')
   const { status, headers, body } = await gateway.inject('/chart?values=1,4,2')
   t.match([status, headers['content-type']], [200, 'image/png'])
@@ -102,7 +102,7 @@ t.test('[gateway.2] python-chart draws a real PNG', async t => {
 })
 
 t.test(
-  '[gateway.2, dependencies/php.1] php-price calculates with a package of Composer',
+  '[gateway/gateway.2, dependencies/php.1] php-price calculates with a package of Composer',
   { skip: NO_COMPOSER },
   async t => {
     const gateway = await serve(t, 'php-price')
@@ -113,7 +113,7 @@ t.test(
   },
 )
 
-t.test('[gateway.2] php-contact shows and checks a form', { skip: NO_PHP }, async t => {
+t.test('[gateway/gateway.2] php-contact shows and checks a form', { skip: NO_PHP }, async t => {
   const gateway = await serve(t, 'php-contact')
   const form = await gateway.inject('/contact')
   t.match([form.status, form.headers['content-type']], [200, 'text/html; charset=utf-8'])
@@ -125,7 +125,7 @@ t.test('[gateway.2] php-contact shows and checks a form', { skip: NO_PHP }, asyn
   t.match((await send('name=Kim&message=Hello+from+here')).text(), /Kim, your message arrived/)
 })
 
-t.test('[gateway.2] lua-flags gives a user the same answer every time', async t => {
+t.test('[gateway/gateway.2] lua-flags gives a user the same answer every time', async t => {
   const gateway = await serve(t, 'lua-flags')
   const ada = (await gateway.inject('/flags/ada')).json() as { flags: Record<string, boolean> }
   t.match(ada, { user: 'ada', flags: { 'dark-mode': true, 'beta-search': true, 'new-checkout': Boolean } })
@@ -139,7 +139,7 @@ t.test('[gateway.2] lua-flags gives a user the same answer every time', async t 
   t.ok(on > 20 && on < 80, `${on} of 100 users have a flag of 50 percent`)
 })
 
-t.test('[gateway.2] polyglot: one tree, five languages', async t => {
+t.test('[gateway/gateway.2] polyglot: one tree, five languages', async t => {
   const gateway = await serve(t, 'polyglot')
   t.match((await gateway.inject('/')).json(), { shop: String })
   t.equal(((await gateway.inject('/products?max_cents=1200')).json() as unknown[]).length, 2)
@@ -158,14 +158,14 @@ t.test('[gateway.2] polyglot: one tree, five languages', async t => {
   t.same([invoice.status, invoice.json()], [201, { lines: 2, total_cents: 1400 }])
 })
 
-t.test('[gateway.2] go-slug makes names for URLs', { skip: missingToolchain('go') ?? false }, async t => {
+t.test('[gateway/gateway.2] go-slug makes names for URLs', { skip: missingToolchain('go') ?? false }, async t => {
   const gateway = await serve(t, 'go-slug', { runtimes: ['go'] })
   const { status, json } = await injectBuilt(gateway, `/slug/${encodeURIComponent('Crème brûlée für Zwei!')}`)
   t.same([status, json()], [200, { slug: 'creme-brulee-fuer-zwei', words: 4 }])
   t.equal((await gateway.inject('/slug/!')).status, 422)
 })
 
-t.test('[gateway.2] rust-stats describes numbers', { skip: missingToolchain('rust') ?? false }, async t => {
+t.test('[gateway/gateway.2] rust-stats describes numbers', { skip: missingToolchain('rust') ?? false }, async t => {
   const gateway = await serve(t, 'rust-stats', { runtimes: ['rust'] })
   const { status, json } = await injectBuilt(gateway, { method: 'POST', url: '/stats', body: '[1,2,3,10]' })
   t.match([status, json()], [200, { count: 4, mean: 4, median: 2.5, deviation: 3.5355339059327378 }])

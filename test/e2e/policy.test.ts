@@ -5,8 +5,8 @@ import type { RuntimeName } from '../../lib/core/identity.ts'
 import type { Gateway } from '../../lib/index.ts'
 import { handlerFile, RUNTIMES, serveTree } from '../helpers/gateway-bed.ts'
 import { seed } from '../helpers/naive-router.ts'
-import { Random } from '../helpers/random.ts'
 import { killIfThere } from '../helpers/processes.ts'
+import { Random } from '../helpers/random.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
 
 t.setTimeout(120_000)
@@ -605,7 +605,7 @@ const LAYOUTS: [layout: string, folder: (runtime: RuntimeName) => string, name: 
 ]
 
 t.test(
-  '[core/versions.1, core/versions.3, core/versions.7, router/route-table.10, gateway.7] versions side by side in every layout and language',
+  '[core/versions.1, core/versions.3, core/versions.7, router/route-table.10, gateway/gateway.7] versions side by side in every layout and language',
   async t => {
     const tree: Record<string, TreeEntry> = {
       // A folder of the file tree.
@@ -965,7 +965,7 @@ t.test(
 )
 
 t.test(
-  '[invocation/admission.8, gateway.9] close: what runs and what waits is answered, and every place is free',
+  '[invocation/admission.8, gateway/gateway.9] close: what runs and what waits is answered, and every place is free',
   async t => {
     const pool = { max_workers: 1, max_queue: 5, queue_timeout_ms: 9000 }
     const bed = await serveTree(t, inEach('f', { timeout_ms: 9000, worker_pool: pool }))

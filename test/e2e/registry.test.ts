@@ -7,8 +7,8 @@ import { cpSync, existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { type GatewayBed, serveTree } from '../helpers/gateway-bed.ts'
 import { missingToolchain, shareCrates } from '../helpers/compiled.ts'
+import { type GatewayBed, serveTree } from '../helpers/gateway-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.setTimeout(1_200_000)
@@ -42,33 +42,37 @@ const ask = (bed: GatewayBed, path: string, init: RequestInit = {}) =>
 const answerOf = async (bed: GatewayBed, path: string) => (await ask(bed, path)).json()
 const lines = (bed: GatewayBed, path: string) => readFileSync(bed.tree.path(path), 'utf8').split('\n')
 
-t.test('[gateway.2, dependencies/python.1] python-thumbnail makes images small with Pillow', { skip }, async t => {
-  const bed = await serveExample(t, 'python-thumbnail')
-  // A bitmap of 80 x 40 points, all of one colour: no browser's PNG, which the handler makes of it.
-  const bitmap = Buffer.alloc(54 + 80 * 40 * 3, 0x7f)
-  bitmap.write('BM', 0)
-  for (const [at, value] of [
-    [2, bitmap.length],
-    [6, 0],
-    [10, 54],
-    [14, 40],
-    [18, 80],
-    [22, 40],
-  ] as const)
-    bitmap.writeUInt32LE(value, at)
-  bitmap.writeUInt16LE(1, 26)
-  bitmap.writeUInt16LE(24, 28)
-  bitmap.fill(0, 30, 54)
-  const small = await ask(bed, '/thumbnail?size=20', { method: 'POST', body: bitmap })
-  t.match([small.status, small.headers.get('content-type')], [200, 'image/png'])
-  const png = Buffer.from(await small.arrayBuffer())
-  t.same([png.readUInt32BE(16), png.readUInt32BE(20)], [20, 10])
-  const none = await ask(bed, '/thumbnail', { method: 'POST', body: Buffer.from([0xff, 0xfe, 0]) })
-  t.equal(none.status, 415)
-  t.equal((await ask(bed, '/thumbnail?size=9999', { method: 'POST', body: bitmap })).status, 400)
-})
+t.test(
+  '[gateway/gateway.2, dependencies/python.1] python-thumbnail makes images small with Pillow',
+  { skip },
+  async t => {
+    const bed = await serveExample(t, 'python-thumbnail')
+    // A bitmap of 80 x 40 points, all of one colour: no browser's PNG, which the handler makes of it.
+    const bitmap = Buffer.alloc(54 + 80 * 40 * 3, 0x7f)
+    bitmap.write('BM', 0)
+    for (const [at, value] of [
+      [2, bitmap.length],
+      [6, 0],
+      [10, 54],
+      [14, 40],
+      [18, 80],
+      [22, 40],
+    ] as const)
+      bitmap.writeUInt32LE(value, at)
+    bitmap.writeUInt16LE(1, 26)
+    bitmap.writeUInt16LE(24, 28)
+    bitmap.fill(0, 30, 54)
+    const small = await ask(bed, '/thumbnail?size=20', { method: 'POST', body: bitmap })
+    t.match([small.status, small.headers.get('content-type')], [200, 'image/png'])
+    const png = Buffer.from(await small.arrayBuffer())
+    t.same([png.readUInt32BE(16), png.readUInt32BE(20)], [20, 10])
+    const none = await ask(bed, '/thumbnail', { method: 'POST', body: Buffer.from([0xff, 0xfe, 0]) })
+    t.equal(none.status, 415)
+    t.equal((await ask(bed, '/thumbnail?size=9999', { method: 'POST', body: bitmap })).status, 400)
+  },
+)
 
-t.test('[gateway.2, dependencies/node.13] node-qr draws codes with a package of npm', { skip }, async t => {
+t.test('[gateway/gateway.2, dependencies/node.13] node-qr draws codes with a package of npm', { skip }, async t => {
   const bed = await serveExample(t, 'node-qr')
   const code = await ask(bed, '/qr?text=https%3A%2F%2Fexample.com')
   t.match([code.status, code.headers.get('content-type')], [200, /^image\/svg\+xml/])

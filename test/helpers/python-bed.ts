@@ -11,7 +11,7 @@ import type { GatewayError } from '../../lib/core/errors.ts'
 import { Builds } from '../../lib/dependencies/resolve.ts'
 import { SharedPacks } from '../../lib/dependencies/shared-packs.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
-import { createInstallers } from '../../lib/install-parts.ts'
+import { createInstallers, type GatewayContext } from '../../lib/gateway/compose.ts'
 import { findProgram, findTool } from '../../lib/runtime/binaries.ts'
 import { makeFn } from './fn.ts'
 import { makeTree, type TreeEntry } from './tree.ts'
@@ -66,8 +66,8 @@ export function makePythonBed(
       clock: systemClock,
       hostEnv,
       packs,
-      journal: { log: (level, text) => void (level === 'info' ? said : notes).push(text) },
-    })
+      journal: { log: (level: string, text: string) => void (level === 'info' ? said : notes).push(text) },
+    } as unknown as GatewayContext)
     return new Builds({
       isPrivate: false,
       clock: systemClock,

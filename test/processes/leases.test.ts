@@ -2,8 +2,8 @@ import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
 import { Admission, type AdmissionCall, type FunctionSlots } from '../../lib/invocation/admission.ts'
-import { type Lessee, Leases } from '../../lib/processes/leases.ts'
-import type { ToFront } from '../../lib/processes/messages.ts'
+import { Leases, type Lessee } from '../../lib/processes/leases.ts'
+import type { ToAcceptor } from '../../lib/processes/link.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 
@@ -29,8 +29,8 @@ class FakeCall implements AdmissionCall {
   }
 }
 
-interface Front extends Lessee {
-  told: ToFront[]
+interface Acceptor extends Lessee {
+  told: ToAcceptor[]
 }
 
 function createBed(policy: Partial<FunctionVersion['policy']>, isReady = true) {
@@ -46,8 +46,8 @@ function createBed(policy: Partial<FunctionVersion['policy']>, isReady = true) {
     findFunction: key => (key === fn.key ? fn : null),
   })
   t.teardown(() => leases.close())
-  const createFront = (): Front => {
-    const told: ToFront[] = []
+  const createFront = (): Acceptor => {
+    const told: ToAcceptor[] = []
     return { told, tell: message => told.push(message) }
   }
   const enter = (): FakeCall => {
@@ -176,7 +176,7 @@ t.test(
 t.test('[processes/processes.15] who waits for room asks leased slots back, too', async t => {
   const { fn, front, leases, admission } = createBed({ maxConcurrency: 4 })
   await leases.ask(front, fn.key)
-  const other: Front = { told: [], tell: () => {} }
+  const other: Acceptor = { told: [], tell: () => {} }
   await leases.ask(other, fn.key)
   t.notOk(admission.canEnter(fn))
   const room = new Promise<void>(resolve => admission.onceRoom(fn, resolve))

@@ -1,24 +1,22 @@
 import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
+import { GatewayError } from '../../lib/core/errors.ts'
 import type { Listening } from '../../lib/http/server.ts'
 import { createGateway, type Gateway } from '../../lib/index.ts'
-import type { FunctionVersion } from '../../lib/core/catalog.ts'
-import { GatewayError } from '../../lib/core/errors.ts'
 import { Admission } from '../../lib/invocation/admission.ts'
 import { SecretMask } from '../../lib/observe/function-output.ts'
-import { toErrorHeader } from '../../lib/processes/link-text.ts'
-import type { FromFront } from '../../lib/processes/messages.ts'
-import { buildProduct, endProduct, startProduct } from '../helpers/built.ts'
+import { type FromAcceptor, toErrorHeader } from '../../lib/processes/link.ts'
 import { Processes } from '../../lib/processes/processes.ts'
+import { buildProduct, endProduct, startProduct } from '../helpers/built.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
-import { childrenOf, commandOf, isAlive } from '../helpers/processes.ts'
 import {
   Connection,
   connectToAll,
@@ -27,6 +25,7 @@ import {
   type ProcessesBed,
   serveTwice,
 } from '../helpers/processes-bed.ts'
+import { childrenOf, commandOf, isAlive } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const HELLO = 'export const handler = event => ({ hello: event.query.name ?? "world", pid: process.pid })\n'
@@ -37,7 +36,7 @@ const GATED = 'export const handler = async event => (await fetch(event.query.ga
 
 /** Fronts of this process that live. */
 function fronts(): number[] {
-  return childrenOf(process.pid).filter(pid => commandOf(pid).includes('front-main'))
+  return childrenOf(process.pid).filter(pid => commandOf(pid).includes('acceptor-main'))
 }
 
 interface Gate {
@@ -340,7 +339,7 @@ t.test('[processes/processes.12] signals do not end a front, the end of the firs
   const running = await startProduct(product, root, { env: { FN_GATEWAY_WORKERS: '2' } })
   t.teardown(() => endProduct(running))
   const connections = [...(await connectToAll(t, running.url, 2)).values()]
-  const isFront = (pid: number): boolean => commandOf(pid).includes('front-main')
+  const isFront = (pid: number): boolean => commandOf(pid).includes('acceptor-main')
   const front = running.processes().find(isFront)!
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.kill(front, signal)
   for (const connection of connections) t.equal((await connection.ask('/hello')).status, 200)
@@ -376,7 +375,7 @@ t.test('[processes/processes.1] where no socket can be handed on, one process se
 interface Script {
   functions?: FunctionVersion[]
   /** LineMessage as soon as the tree is there. */
-  say?: FromFront[]
+  say?: FromAcceptor[]
   dies?: boolean
   connections?: number
 }
@@ -460,21 +459,21 @@ t.test('[processes/processes.3] a front that dies again and again is started mor
     t.equal(said[at], `warn a gateway process is gone (exited with code 3): another one follows in ${ms} ms`)
     t.equal(processes.serving, 1)
     clock.advance(ms - 1)
-    t.same(processes.fronts, [])
+    t.same(processes.acceptors, [])
     if (ms === 8000 && at === 8) await adopt({})
     clock.advance(1)
-    t.equal(processes.fronts.length, 1)
+    t.equal(processes.acceptors.length, 1)
   }
   await untilServing()
   // One that served for a while is no part of that any more.
   clock.advance(10_000)
-  process.kill(processes.fronts[0]!.pid, 'SIGKILL')
+  process.kill(processes.acceptors[0]!.pid, 'SIGKILL')
   await waitUntil(() => said.length > 9, 'its death')
   t.equal(said[9], 'warn a gateway process is gone (ended by SIGKILL): another one follows in 100 ms')
   await processes.close(0)
   t.equal(clock.pending, 0, 'nobody follows after a close')
   processes.open(SOCKETS)
-  t.same(processes.fronts, [])
+  t.same(processes.acceptors, [])
 })
 
 t.test('[processes/processes.7] what fronts have to say of functions is said once, and without secrets', async t => {
@@ -536,7 +535,7 @@ t.test(
     said.length = 0
     processes.drain()
     await waitUntil(() => said.filter(line => line === 'info drain {}').length === 2, 'both know')
-    process.kill(processes.fronts[0]!.pid, 'SIGKILL')
+    process.kill(processes.acceptors[0]!.pid, 'SIGKILL')
     await until('another one follows')
   },
 )
@@ -548,7 +547,7 @@ t.test('[processes/processes.13] a front that follows while the gateway stops is
   await untilServing()
   processes.drain()
   await until('drain')
-  process.kill(processes.fronts[0]!.pid, 'SIGKILL')
+  process.kill(processes.acceptors[0]!.pid, 'SIGKILL')
   await until('another one follows')
   said.length = 0
   clock.advance(100)
@@ -564,7 +563,7 @@ t.test(
     processes.open(SOCKETS)
     await untilServing()
     await waitUntil(() => edge.answered === 1, 'its figure')
-    t.match(processes.fronts, [{ isServing: true, connections: 40 }])
+    t.match(processes.acceptors, [{ isServing: true, connections: 40 }])
     clock.advance(249)
     t.same(said, [])
     clock.advance(1)

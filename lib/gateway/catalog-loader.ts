@@ -1,0 +1,327 @@
+/** The functions root as one immutable catalog: what every request of one moment is answered from. Owner: §1. */
+
+import type { OuterEnv } from '../config/function-env.ts'
+import type { Clock } from '../core/clock.ts'
+import { type Method, toFunctionKey } from '../core/identity.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import { LuaChecks } from '../discovery/callable.ts'
+import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from '../discovery/discover.ts'
+import { NODE_DISK } from '../discovery/disk.ts'
+import { FolderTimes } from '../discovery/folder-times.ts'
+import { SNAPSHOT_RULES } from '../discovery/folder.ts'
+import type { Revisions } from '../discovery/functions.ts'
+import { readSnapshot, type Snapshot } from '../discovery/snapshot.ts'
+import type { Watcher, WatchOptions } from '../discovery/watch.ts'
+import type { FileReader } from '../files/function-file.ts'
+import type { Step } from '../http/exchange.ts'
+import type { ChosenHome } from '../http/home.ts'
+import type { PublicCatalog } from '../http/public.ts'
+import { countRecords, type RouteCounts, type RouteRecords, toRecords } from '../router/route-records.ts'
+import { type RouteTable, RouteTableBuilder } from '../router/route-table.ts'
+import type { SchemaStore } from '../validation/schema-store.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
+
+export interface Catalog extends PublicCatalog {
+  readonly discovery: Discovery
+  /** The tree it was made from. */
+  readonly snapshot: Snapshot
+  /** By key. */
+  readonly functions: ReadonlyMap<string, FunctionVersion>
+  readonly routes: RouteTable
+  /** What answers for folders. */
+  readonly homes: readonly ChosenHome[]
+  /** What is wrong in the tree. */
+  readonly warnings: readonly Warning[]
+  /** False when the machine had not enough left to read the tree: it has to be read again. */
+  readonly isRead: boolean
+  /** Wall clock, ms. */
+  readonly generatedAt: number
+  /** Routes as the control plane shows them; made when asked for, and kept while somebody holds them. */
+  readonly records: () => RouteRecords
+  /** How many those are, without making them. */
+  readonly counts: () => RouteCounts
+}
+
+/**
+ * The function of that name.
+ * @param version - null for the one without a version, which records call `default`; a folder of that name comes first
+ * @param runtime - null for any
+ * @throws GatewayError NOT_FOUND; ROUTE_CONFLICT when several runtimes have it
+ */
+export function findFunction(
+  functions: readonly FunctionVersion[],
+  name: string,
+  version: string | null,
+  runtime: string | null,
+): FunctionVersion {
+  const found = functions.filter(
+    fn =>
+      fn.name === name &&
+      fn.version === version &&
+      (runtime === null || fn.runtime === runtime) &&
+      // A second one of that name in its runtime has a longer key, and a warning that says so.
+      fn.key === toFunctionKey(fn.runtime, name, version),
+  )
+  if (found.length > 1) {
+    const names = found.map(fn => fn.runtime).join(', ')
+    throw new GatewayError('ROUTE_CONFLICT', `ambiguous function: "${name}" exists in ${names}; name the runtime`)
+  }
+  if (found[0] === undefined && version === DEFAULT_VERSION_LABEL) return findFunction(functions, name, null, runtime)
+  if (found[0] === undefined) throw new GatewayError('NOT_FOUND', 'unknown function or version')
+  return found[0]
+}
+
+/** Looks routes up by function and method; the index is built once per catalog, since every job asks. */
+export function createRoutesOf(
+  records: () => Pick<RouteRecords, 'mapped_routes'>,
+): (fn: FunctionVersion, method: Method) => readonly string[] {
+  // Holds the records: nothing else does, and they would be built again for each job.
+  let known: { of: object; routes: Map<string, string[]> } | null = null
+  return ({ runtime, name, version }, method) => {
+    const made = records()
+    if (known?.of !== made) known = { of: made, routes: toRoutes(made.mapped_routes) }
+    return known.routes.get(`${runtime} ${name} ${version} ${method}`) ?? []
+  }
+}
+
+function toRoutes(mapped: RouteRecords['mapped_routes']): Map<string, string[]> {
+  const routes = new Map<string, string[]>()
+  for (const [route, owners] of Object.entries(mapped)) {
+    for (const { runtime, name, version, methods } of owners) {
+      for (const method of methods) {
+        const key = `${runtime} ${name} ${version} ${method}`
+        const list = routes.get(key)
+        if (list === undefined) routes.set(key, [route])
+        else list.push(route)
+      }
+    }
+  }
+  return routes
+}
+
+export interface CatalogSteps {
+  before: readonly Step[]
+  after: readonly Step[]
+  homes: readonly ChosenHome[]
+  warnings: readonly Warning[]
+}
+
+interface CatalogOptions extends DiscoverOptions {
+  rootPath: string
+  /** How often files changed that functions had loaded; without it no such file matters. */
+  revisions?: () => Revisions
+  /** True where somebody edits the files: mistakes that a look at the sources shows are told before a call meets them. */
+  checksSources: boolean
+  /** Reads configs and environments of functions; null: links are followed. */
+  readFile?: FileReader | null
+  /** True where changed functions are loaded at once: then their sources are checked at the start alone. */
+  loadsChanged?: boolean
+  /** Wall clock, ms. */
+  now: () => number
+  /** Reads what functions say of their requests. */
+  schemas?: SchemaStore
+  /** What functions get from outside the root, read at each load. */
+  outerEnv: () => OuterEnv
+  /** The steps around routing that a tree brings along: homes, assets. */
+  steps: (discovery: Discovery, routes: RouteTable) => CatalogSteps
+}
+
+/** The routes of a discovery. */
+interface Routing {
+  readonly discovery: Discovery
+  readonly routes: RouteTable
+  readonly records: () => RouteRecords
+  /** How many those are, without making them. */
+  readonly counts: () => RouteCounts
+}
+
+/** Reads and re-reads the root; what did not change is reused. */
+export class CatalogLoader {
+  readonly #options: CatalogOptions
+  readonly #discoverer: Discoverer
+  readonly #routes: RouteTableBuilder
+  readonly #lua: LuaChecks | null
+  readonly #times: FolderTimes
+  #snapshot: Snapshot | null = null
+  /** Made of the last discovery: the same one has the same routes. */
+  #last: Routing | null = null
+
+  constructor(options: CatalogOptions) {
+    this.#options = options
+    this.#lua = options.checksSources ? new LuaChecks(options.loadsChanged) : null
+    this.#discoverer = createDiscoverer(options)
+    this.#routes = new RouteTableBuilder(options.forceUrl)
+    this.#times = new FolderTimes(options.now)
+  }
+
+  /** The tree of the last catalog; null before the first. */
+  get snapshot(): Snapshot | null {
+    return this.#snapshot
+  }
+
+  /** @param changed - files and folders below the root that may have changed; null looks at all of them */
+  async load(changed: Iterable<string> | null): Promise<Catalog> {
+    const { rootPath, now, outerEnv, revisions, steps, readFile } = this.#options
+    const disk = { ...NODE_DISK, ...(readFile && { readFile }) }
+    const previous = this.#snapshot
+    const suspects = changed === null && previous !== null ? await this.#times.findChanged(previous) : changed
+    const times = this.#times
+    this.#snapshot = await readSnapshot({ rootPath, previous, changed: suspects, times, disk, ...SNAPSHOT_RULES })
+    const { shortage } = this.#snapshot
+    const discovery = this.#discoverer.discover(this.#snapshot, outerEnv(), revisions?.())
+    const sourceWarnings = (await this.#lua?.check(discovery.functions)) ?? []
+    const schemaWarnings = (await this.#options.schemas?.load(discovery.functions)) ?? []
+    const { routes, records, counts } = this.#routingOf(discovery)
+    const { before, after, homes, warnings } = steps(discovery, routes)
+    return {
+      discovery,
+      snapshot: this.#snapshot,
+      functions: discovery.byKey,
+      routes,
+      before,
+      after,
+      homes,
+      warnings: [
+        ...(shortage === null ? [] : [shortage]),
+        ...discovery.warnings,
+        ...sourceWarnings,
+        ...schemaWarnings,
+        ...routes.warnings,
+        ...warnings,
+      ],
+      isRead: shortage === null,
+      generatedAt: now(),
+      records,
+      counts,
+    }
+  }
+
+  #routingOf(discovery: Discovery): Routing {
+    if (this.#last?.discovery === discovery) return this.#last
+    const routes = this.#routes.build(discovery.claims, discovery.functions)
+    // Kept by who uses them: of ten thousand routes they are 4 MB, which most gateways never need again.
+    let made: WeakRef<RouteRecords> | null = null
+    let counted: RouteCounts | null = null
+    const records = (): RouteRecords => {
+      const known = made?.deref()
+      if (known !== undefined) return known
+      const fresh = toRecords(routes)
+      made = new WeakRef(fresh)
+      return fresh
+    }
+    this.#last = { discovery, routes, records, counts: () => (counted ??= countRecords(routes)) }
+    return this.#last
+  }
+}
+
+// // When the tree is read again: asked for, seen by the watcher, or because the last reading was not whole.
+//   reload ─► nothing runs ─► load
+//          └► one runs ─────► one more after it, which covers everything asked for meanwhile
+
+/** Milliseconds after which a tree that could not be read for want of descriptors or memory is read again. */
+export const TREE_RETRY_MS = 1000
+
+/** Files and folders below the root that may have changed; null for all of them. */
+export type Changed = ReadonlySet<string> | null
+
+export interface ReloaderOptions {
+  clock: Clock
+  /**
+   * Reads the tree and puts it in force; what was in force stays when it rejects.
+   * @param cause - `watch`, `api`, `start`, `retry`
+   * @returns false when the machine had not enough left to read all of it: it is read again later
+   */
+  load: (changed: Changed, cause: string) => Promise<boolean>
+  /** Starts watching the tree. */
+  watch: (onChange: WatchOptions['onChange']) => Watcher
+  /** Told when a reload failed that nobody waits for. */
+  onFailure: (error: unknown) => void
+}
+
+interface Waiting {
+  changed: Set<string> | null
+  done: Promise<void>
+}
+
+export class Reloader {
+  readonly #options: ReloaderOptions
+  #running: Promise<void> | null = null
+  #waiting: Waiting | null = null
+  #watcher: Watcher | null = null
+  #retryTimer: NodeJS.Timeout | null = null
+  #isClosed = false
+
+  constructor(options: ReloaderOptions) {
+    this.#options = options
+  }
+
+  get isWatching(): boolean {
+    return this.#watcher !== null
+  }
+
+  /** Watches the tree; resolves when every change from now on is seen and what changed before is in force. */
+  async watch(): Promise<void> {
+    if (this.#isClosed || this.#watcher !== null) return
+    this.#watcher = this.#options.watch(paths => this.#reloadQuietly(paths, 'watch'))
+    await this.#watcher.ready
+    // What was saved between the first look and the first watch.
+    await this.reload(null, 'watch')
+  }
+
+  /**
+   * Reads the tree again: one reload at a time, and those asked for meanwhile are one more after it. Does nothing when closed.
+   * @returns a promise that rejects when this reload failed
+   */
+  reload(changed: Changed, cause: string): Promise<void> {
+    if (this.#isClosed) return Promise.resolve()
+    if (this.#running === null) {
+      this.#running = this.#load(changed, cause).finally(() => {
+        this.#running = null
+      })
+      return this.#running
+    }
+    if (this.#waiting === null) return this.#wait(this.#running, changed, cause)
+    if (changed === null || this.#waiting.changed === null) this.#waiting.changed = null
+    else for (const path of changed) this.#waiting.changed.add(path)
+    return this.#waiting.done
+  }
+
+  /** No reload begins any more; resolves when the one that runs has ended. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#watcher?.close()
+    if (this.#retryTimer !== null) this.#options.clock.clearTimeout(this.#retryTimer)
+    await this.#running?.catch(() => {})
+  }
+
+  #wait(running: Promise<void>, changed: Changed, cause: string): Promise<void> {
+    const waiting: Waiting = { changed: changed === null ? null : new Set(changed), done: Promise.resolve() }
+    const next = () => {
+      this.#waiting = null
+      return this.reload(waiting.changed, cause)
+    }
+    waiting.done = running.then(next, next)
+    this.#waiting = waiting
+    return waiting.done
+  }
+
+  async #load(changed: Changed, cause: string): Promise<void> {
+    const isWhole = await this.#options.load(changed, cause)
+    if (!isWhole) this.#retryLater()
+  }
+
+  /** A reload that nobody waits for. */
+  #reloadQuietly(changed: Changed, cause: string): Promise<void> {
+    return this.reload(changed, cause).catch(error => this.#options.onFailure(error))
+  }
+
+  #retryLater(): void {
+    if (this.#retryTimer !== null || this.#isClosed) return
+    this.#retryTimer = this.#options.clock.setTimeout(() => {
+      this.#retryTimer = null
+      void this.#reloadQuietly(null, 'retry')
+    }, TREE_RETRY_MS)
+    this.#retryTimer.unref?.()
+  }
+}

@@ -1,0 +1,189 @@
+/** Who answers a request and why: routes, and what is answered around them. Owner: §3, page bin/routes. */
+
+import { isDeepStrictEqual } from 'node:util'
+import { isAsset } from '../assets/static-assets.ts'
+import type { FunctionConfig } from '../config/function-config.ts'
+import { mergePolicies, type PolicyDefaults, type PolicyTarget } from '../config/policy-layers.ts'
+import type { Settings } from '../config/settings.ts'
+import type { FunctionVersion, Policy } from '../core/catalog.ts'
+import { isReservedPath, METHODS } from '../core/identity.ts'
+import { ConfigReader } from '../discovery/folder.ts'
+import { type Discovery, explainIgnored } from '../discovery/discover.ts'
+import { extensionOf, FOLDER_STEMS } from '../discovery/file-name.ts'
+import type { DirNode, Snapshot } from '../discovery/snapshot.ts'
+import { toChild } from '../discovery/disk.ts'
+import { DOCUMENTS, findClaim } from '../http/docs-page.ts'
+import { explain } from '../router/explain.ts'
+import { normalizePath, unescapeCanonical } from '../router/path.ts'
+import type { RouteTable } from '../router/route-table.ts'
+import type { Catalog } from './catalog-loader.ts'
+import type { BesideRoutes, GatewayExplanation } from './options.ts'
+
+/** Routes that answer GET, in the bits of a leaf. */
+const READ_BIT = 1 << METHODS.indexOf('GET')
+
+type ExplainedSettings = Pick<Settings, 'docsEnabled'>
+
+/**
+ * Explains one request without running it.
+ * @param target - path in any spelling; a query is cut off
+ */
+export function explainRequest(
+  catalog: Catalog,
+  settings: ExplainedSettings,
+  method: string,
+  target: string,
+  host: string,
+): GatewayExplanation {
+  const [asked = ''] = target.split(/[?#]/, 1)
+  const canonical = normalizePath(asked)
+  const explained = explain(catalog.routes, method, asked, host)
+  // What cannot be read is answered 400, whoever has such a path.
+  if (typeof canonical !== 'string') return { ...explained, beside: null, ...explainIgnored(catalog.discovery, asked) }
+  const path = unescapeCanonical(canonical)
+  const isRead = method === 'GET' || method === 'HEAD'
+  const beside = isReservedPath(path)
+    ? { kind: 'control' as const, text: 'the gateway itself: its control plane' }
+    : isRead
+      ? findBeside(catalog, settings, canonical, explained.winner !== null)
+      : null
+  return { ...explained, beside, ...explainIgnored(catalog.discovery, path) }
+}
+
+/** What is served at paths of the gateway's documents instead of them, in words. */
+export function findDocumentClaims({ leaves }: RouteTable, assets: Discovery['assets']): Map<string, string> {
+  const patterns = leaves.filter(({ methods }) => (methods & READ_BIT) !== 0).map(({ pattern }) => pattern)
+  const claims = new Map<string, string>()
+  for (const path of DOCUMENTS.keys()) {
+    const claim = findClaim(path, patterns, assets !== null && isAsset(path, assets))
+    if (claim !== null) claims.set(path, claim)
+  }
+  return claims
+}
+
+/** What answers a reading request before the routes or, where no route does, after them. */
+function findBeside(
+  { homes, routes, discovery: { assets } }: Catalog,
+  { docsEnabled }: ExplainedSettings,
+  path: string,
+  hasRoute: boolean,
+): BesideRoutes | null {
+  const document = docsEnabled ? DOCUMENTS.get(path) : undefined
+  if (document !== undefined && !findDocumentClaims(routes, assets).has(path))
+    return { kind: 'document', text: document }
+  const home = homes.find(({ folder }) => folder === path)
+  // A folder's own route comes before its home; the root's comes after it.
+  if (home !== undefined && (path === '/' || !hasRoute)) {
+    const by = home.origin === '.' ? 'a setting' : home.origin
+    return { kind: 'home', text: `the home of ${path}: ${home.kind} ${home.target}, by ${by}` }
+  }
+  if (assets === null || (hasRoute && assets.runWorkerFirst)) return null
+  if (isAsset(path, assets)) return { kind: 'asset', text: `a file of the assets directory ${assets.directory}` }
+  if (hasRoute || assets.notFoundHandling !== 'single-page-application') return null
+  return { kind: 'asset', text: `index.html of the assets directory ${assets.directory} (single-page application)` }
+}
+
+// Which file each value of a function's policy comes from, read from the configs in force when somebody asks.
+
+interface PolicySource {
+  /** Below the functions root; null where no file says it. */
+  file: string | null
+  /** The setting that the value is then; absent where it is fixed. */
+  setting?: string
+}
+
+/** Fields of `policy` in `/_fn/function` that have another name inside. */
+const FIELDS = {
+  timeout_ms: 'timeoutMs',
+  max_concurrency: 'maxConcurrency',
+  max_body_bytes: 'maxBodyBytes',
+  methods: 'methods',
+  allow_hosts: 'allowHosts',
+  handler: 'handler',
+  adapter: 'adapter',
+  group: 'group',
+  summary: 'summary',
+  include_debug_headers: 'includeDebugHeaders',
+  shared_deps: 'sharedDeps',
+  worker_pool: 'workerPool',
+  keep_warm: 'keepWarm',
+  edge: 'edge',
+  cors: 'cors',
+  schedule: 'schedule',
+  private: 'isPrivate',
+  config_problem: 'configProblem',
+} as const satisfies Readonly<Record<string, keyof Policy>>
+
+const SETTINGS: Readonly<Record<string, string>> = {
+  timeout_ms: 'defaultTimeoutMs',
+  max_concurrency: 'defaultMaxConcurrency',
+  max_body_bytes: 'defaultMaxBodyBytes',
+}
+
+/** @returns by the names that `policy` has in `/_fn/function` */
+export function toPolicySources(
+  fn: FunctionVersion,
+  { root, rootPath }: Snapshot,
+  defaults: PolicyDefaults,
+): Record<string, PolicySource> {
+  const path = fn.fnDir.slice(rootPath.length).split('/').filter(Boolean)
+  const reader = new ConfigReader()
+  const nodes = toNodes(root, path)
+  const layers = nodes.map(node => reader.read(node).config)
+  const { givenBy, policy } = mergeAs(fn, layers, defaults)
+  const fileOf = (config: FunctionConfig | undefined): string | null => {
+    const node = config === undefined ? undefined : nodes[layers.lastIndexOf(config)]
+    return node === undefined ? null : toChild(node.path, 'fn.config.json')
+  }
+  const sources = Object.entries(FIELDS).map(([name, field]): [string, PolicySource] => {
+    // One handler of a folder carries its schedule; the others have none, whatever the config says.
+    const isUsed = isDeepStrictEqual(policy[field], fn.policy[field])
+    const file = isUsed ? fileOf(givenBy.get(field)) : null
+    const setting = file === null ? SETTINGS[name] : undefined
+    return [name, setting === undefined ? { file } : { file, setting }]
+  })
+  const fixed = findFixedMethods(fn, nodes, reader)
+  return { ...Object.fromEntries(sources), ...(fixed !== null && { methods: { file: fixed } }) }
+}
+
+/** Folders from the root down, as far as they are there. */
+function toNodes(root: DirNode, path: readonly string[]): DirNode[] {
+  const nodes = [root]
+  for (const name of path) {
+    const node = nodes.at(-1)!.dirs.find(dir => dir.name === name)
+    if (node === undefined) break
+    nodes.push(node)
+  }
+  return nodes
+}
+
+/** The policy again, as the kind of function that it is. A version without a function beside it is one by itself. */
+function mergeAs(fn: FunctionVersion, layers: readonly (FunctionConfig | null)[], defaults: PolicyDefaults) {
+  const kinds: PolicyTarget['kind'][] = fn.version === null ? [fn.kind] : ['version', 'function']
+  const merged = kinds.map(kind => {
+    const givenBy = new Map<keyof Policy, FunctionConfig>()
+    return { givenBy, policy: mergePolicies(layers, defaults, { kind, givenBy }) }
+  })
+  const isSame = ({ policy }: (typeof merged)[number]): boolean =>
+    Object.values(FIELDS).every(field => isScheduled(field) || isDeepStrictEqual(policy[field], fn.policy[field]))
+  return merged.find(isSame) ?? merged[0]!
+}
+
+function isScheduled(field: keyof Policy): boolean {
+  return field === 'schedule' || field === 'keepWarm'
+}
+
+/** The file whose name or text fixes the methods, whatever configs say: a `fn.routes.json` or the handler itself. */
+function findFixedMethods(fn: FunctionVersion, nodes: readonly DirNode[], reader: ConfigReader): string | null {
+  if (fn.kind !== 'file') return null
+  const { entryFile, name } = fn
+  for (const node of nodes) {
+    const isNamed = reader.read(node).routes.some(({ target }) => toChild(node.path, target) === entryFile)
+    if (isNamed) return toChild(node.path, 'fn.routes.json')
+  }
+  const fileName = entryFile.slice(entryFile.lastIndexOf('/') + 1)
+  const stem = fileName.slice(0, -extensionOf(fileName).length)
+  // `users/index.js` is called `users`, a file route by its file; in the root there is no other name.
+  const isOfFolder = fileName === entryFile ? FOLDER_STEMS.has(stem) : !`/${name}`.endsWith(`/${stem}`)
+  return isOfFolder ? null : entryFile
+}

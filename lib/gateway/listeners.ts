@@ -1,0 +1,119 @@
+/** The sockets of a gateway: one for everybody, and one of its own for the control plane where that is asked for. Spec: §1. */
+
+import type { Settings } from '../config/settings.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { Lifecycle } from '../core/transitions.ts'
+import type { HttpHandler } from '../http/public.ts'
+import { HttpServer, type Listening, type ServerOptions } from '../http/server.ts'
+import { StartGate } from '../http/start-gate.ts'
+
+/** What requests get that come too late. */
+export const STOPPING = new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', {
+  headers: { 'Retry-After': '1' },
+})
+
+interface ListenersOptions extends Omit<ServerOptions, 'handle' | 'portFlag'> {
+  public: HttpHandler
+  /** Serves the control plane alone; null where it shares the public socket. */
+  control: HttpHandler | null
+  lifecycle: Readonly<Lifecycle> & ServerOptions['lifecycle']
+}
+
+/** Where to listen. */
+export interface ListenAddress {
+  port?: number
+  host?: string
+  /** They count before port and host. */
+  handed?: HandedSockets
+}
+
+/** Listening sockets that a service manager opened, as descriptors of this process. */
+export interface HandedSockets {
+  readonly public: readonly number[]
+  readonly control: number | null
+}
+
+const NO_SOCKETS: HandedSockets = { public: [], control: null }
+
+export interface GatewayListening extends Listening {
+  /** The control plane's own socket; null when it has none. */
+  control: Listening | null
+}
+
+export class Listeners {
+  readonly #options: ListenersOptions
+  readonly #gate: StartGate
+  #public: HttpServer[] = []
+  #control: HttpServer | null = null
+  #publicAt: Listening[] = []
+  #controlAt: Listening | null = null
+
+  constructor(options: ListenersOptions) {
+    this.#options = options
+    this.#gate = new StartGate(options)
+  }
+
+  /** Every socket that is listened on now. */
+  get all(): readonly Listening[] {
+    return [...this.#publicAt, ...(this.#controlAt === null ? [] : [this.#controlAt])]
+  }
+
+  /** Open ones of everybody's sockets. */
+  get connections(): number {
+    return this.#public.reduce((sum, server) => sum + server.connections, 0)
+  }
+
+  /** Descriptors of the sockets for everybody. */
+  get descriptors(): number[] {
+    return this.#public.flatMap(server => server.descriptor ?? [])
+  }
+
+  /**
+   * Listens for everybody, and for the control plane where it has a socket of its own.
+   * @throws ListenError; then another port may be tried, and the control plane's socket is kept
+   */
+  async listen(
+    settings: Pick<Settings, 'port' | 'host' | 'controlPort'>,
+    { port = settings.port, host = settings.host, handed = NO_SOCKETS }: ListenAddress = {},
+  ): Promise<GatewayListening> {
+    const { public: handle, control } = this.#options
+    const { controlPort } = settings
+    if (this.#public.length > 0) throw new GatewayError('INTERNAL', 'gateway is already listening')
+    const fds = handed.public.length > 0 ? handed.public : [null]
+    const servers = fds.map(() => this.#toServer(handle, '--port'))
+    this.#public = servers
+    try {
+      if (control !== null && controlPort !== null && this.#control === null) {
+        const own = this.#toServer(control, '--control-port')
+        this.#controlAt = await listenAt(own, handed.control, controlPort, host)
+        this.#control = own
+      }
+      this.#publicAt = await Promise.all(servers.map((server, at) => listenAt(server, fds[at]!, port, host)))
+    } catch (error) {
+      // Of several sockets that were handed over some may be good.
+      this.#public = servers.filter(server => server.isListening)
+      throw error
+    }
+    return { ...this.#publicAt[0]!, control: this.#controlAt }
+  }
+
+  #toServer(handle: HttpHandler, portFlag: string): HttpServer {
+    return new HttpServer({ ...this.#options, handle: this.#gate.wrap(handle), portFlag })
+  }
+
+  /** The gateway serves from now on: what came before begins. */
+  open(): void {
+    this.#gate.open()
+  }
+
+  /** As HttpServer.close, for all. */
+  async close(timeoutMs: number): Promise<void> {
+    this.#gate.refuse(STOPPING)
+    const servers = [...this.#public, ...(this.#control === null ? [] : [this.#control])]
+    await Promise.all(servers.map(server => server.close(timeoutMs)))
+  }
+}
+
+function listenAt(server: HttpServer, fd: number | null, port: number, host: string): Promise<Listening> {
+  return fd === null ? server.listen(port, host) : server.listenOn(fd)
+}

@@ -1,0 +1,303 @@
+/**
+ * An acceptor: takes connections and answers them as the gateway does, from the tree that the first process has read. Whatever
+ * there may be only one of is asked of the first process. Owner: page processes/processes.
+ */
+
+import { randomBytes } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+import { BytePool, toBudgetBytes } from '../core/byte-pool.ts'
+import type { Claim, FunctionVersion } from '../core/catalog.ts'
+import { Descriptors, readDescriptorLimit } from '../core/host.ts'
+import type { Discovery } from '../discovery/discover.ts'
+import { EdgeProxy } from '../edge/passthrough.ts'
+import { countdown, createCatalogSteps, createHandlerParts, createSchemas } from '../gateway/serving.ts'
+import type { Exchange } from '../http/exchange.ts'
+import { type PublicCatalog, PublicHandler } from '../http/public.ts'
+import { createRequestListener } from '../http/request-record.ts'
+import { HttpServer } from '../http/server.ts'
+import { type AdmissionCall, createSlots, type FunctionSlots } from '../invocation/admission.ts'
+import { RequestIds } from '../invocation/event.ts'
+import { type Call, Invoker } from '../invocation/invoke.ts'
+import { Added } from '../observe/histogram.ts'
+import { Metrics } from '../observe/metrics.ts'
+import { findSpans } from '../observe/trace.ts'
+import { RouteTableBuilder } from '../router/route-table.ts'
+import type { RuntimeCall } from '../runtime/call.ts'
+import type { Kind } from '../runtime/wire-protocol.ts'
+import { AcceptorJournal } from './acceptor-journal.ts'
+import { AcceptorLeases, RemoteWorkers } from './acceptor-leases.ts'
+import { CallRelay } from './call-relay.ts'
+import { ControlRelay } from './control-relay.ts'
+import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
+import type { AdoptMessage, FromAcceptor, LeaseMessage, Link, ToAcceptor, WorkerMessage } from './link.ts'
+
+/** Milliseconds between two tellings of what was counted. */
+const COUNT_MS = 250
+
+type Begin = Extract<ToAcceptor, { kind: 'begin' }>
+
+interface AcceptorOptions {
+  clock: Clock
+  begin: Begin
+  link: () => Pick<Link, 'send' | 'sendPiece'>
+  tell: (message: FromAcceptor) => void
+}
+
+export class Acceptor {
+  readonly #options: AcceptorOptions
+  readonly #calls: CallRelay
+  readonly #control: ControlRelay
+  readonly #journal: AcceptorJournal
+  readonly #metrics = new Metrics()
+  readonly #edge: EdgeProxy
+  readonly #edgeCounts: Added<keyof EdgeProxy['results']>
+  /** Memory for bodies on their way from workers to clients. */
+  readonly #pool: BytePool
+  readonly #descriptors = new Descriptors(readDescriptorLimit())
+  readonly #workers: RemoteWorkers
+  readonly #leases: AcceptorLeases
+  readonly #invoker: Invoker
+  readonly #requestIds = new RequestIds(randomBytes(6).toString('hex'))
+  readonly #lifecycle = { draining: false, toShed: 0 }
+  readonly #schemas: ReturnType<typeof createSchemas>
+  readonly #routes: RouteTableBuilder
+  readonly #toSteps: ReturnType<typeof createCatalogSteps>
+  readonly #public: PublicHandler
+  #servers: HttpServer[] = []
+  #catalog: PublicCatalog | null = null
+  #functions: AdoptMessage['discovery']['byKey'] = new Map()
+  #timer: NodeJS.Timeout | null = null
+  #lastId = 0
+  /** Open ones as they were told last. */
+  #connections = 0
+  /** True when calls ran on leases at the last telling. */
+  #wasUsed = false
+
+  constructor(options: AcceptorOptions) {
+    this.#options = options
+    const { clock, begin, link, tell } = options
+    const { settings } = begin
+    const nextId = (): number => {
+      // Ids are 32 bits on the line, and 0 is nobody's.
+      this.#lastId = (this.#lastId % 0xffff_ffff) + 1
+      return this.#lastId
+    }
+    this.#calls = new CallRelay(link, nextId)
+    this.#control = new ControlRelay(link, nextId)
+    this.#journal = new AcceptorJournal({ clock, link, tell, wasTold: error => this.#calls.wasTold(error) })
+    this.#journal.wantsRequests = begin.wantsRequests
+    this.#edge = new EdgeProxy({ clock, listening: () => begin.addresses, descriptors: this.#descriptors })
+    this.#edgeCounts = new Added(this.#edge.results)
+    this.#schemas = createSchemas(settings, this.#journal)
+    this.#routes = new RouteTableBuilder(settings.forceUrl)
+    const { controlPaths } = begin
+    this.#toSteps = createCatalogSteps({ settings, clock, schemas: this.#schemas.store, controlPaths })
+    this.#pool = new BytePool(clock, undefined, toBudgetBytes(settings.bodyMemoryMb, settings.gatewayWorkers))
+    this.#workers = new RemoteWorkers(tell)
+    this.#leases = new AcceptorLeases({
+      clock,
+      pool: this.#pool,
+      workers: this.#workers,
+      processes: begin.processes,
+      tell,
+      onLog: (fn, stream, text) => tell({ kind: 'output', key: fn.key, stream, text, call: null }),
+      onFailure: (fn, error) => this.#journal.failure(fn, error),
+    })
+    this.#invoker = new Invoker({
+      clock,
+      sharesOrigin: settings.controlPort === null,
+      schemas: this.#schemas.gate,
+      dispatcher: { setOf: () => this },
+      admission: new AcceptorAdmission(this.#calls, this.#leases),
+      edge: this.#edge.handle,
+      onLog: ({ fn, id, trace, slots }, stream, text) => {
+        // Of a call that runs elsewhere it is known there.
+        if (this.#leases.isOf(slots)) tell({ kind: 'output', key: fn.key, stream, text, call: { id, trace } })
+      },
+      onCold: fn => this.#metrics.functions.coldStart(fn),
+    })
+    this.#public = this.#createHandler()
+  }
+
+  /** Puts the first tree in force and listens. @throws Error when it cannot */
+  async start(): Promise<void> {
+    const { clock, begin } = this.#options
+    this.#invoker.spans = await findSpans()
+    await this.adopt(begin.tree)
+    this.#servers = begin.fds.map(
+      () =>
+        new HttpServer({
+          handle: this.#public.handle,
+          clock,
+          requestIds: this.#requestIds,
+          lifecycle: this.#lifecycle,
+          onProblem: message => this.#journal.log('warn', message),
+          descriptors: this.#descriptors,
+        }),
+    )
+    await Promise.all(this.#servers.map((server, at) => server.listenOn(begin.fds[at]!)))
+    this.#planCount()
+  }
+
+  /** Puts a tree in force: the first process read it. */
+  async adopt(tree: AdoptMessage): Promise<void> {
+    const discovery = reuseFunctions(tree.discovery, this.#functions)
+    await this.#schemas.store.load(discovery.functions)
+    const routes = this.#routes.build(discovery.claims, discovery.functions)
+    const { before, after } = this.#toSteps(discovery, routes)
+    this.#leases.adopt(discovery.byKey)
+    this.#functions = discovery.byKey
+    this.#catalog = { routes, before, after }
+    this.#metrics.functions.adopt(discovery.byKey)
+  }
+
+  /** A call runs here on a slot of a lease, else in the first process. */
+  dispatch(asked: RuntimeCall): void {
+    const call = asked as Call
+    if (this.#leases.isOf(call.slots)) call.slots.set.dispatch(call)
+    else this.#calls.dispatch(call)
+  }
+
+  set wantsRequests(wanted: boolean) {
+    this.#journal.wantsRequests = wanted
+  }
+
+  /** @param id - of the question; 0 for none */
+  count(id = 0): void {
+    const counts = this.#metrics.take()
+    const edge = this.#edgeCounts.take()
+    const { used } = this.#leases
+    const isUsed = used.some(([, calls]) => calls > 0)
+    const connections = this.#openConnections
+    const isMoved = connections !== this.#connections
+    const isNews = counts !== null || edge !== null || isUsed || this.#wasUsed || isMoved
+    this.#wasUsed = isUsed
+    this.#connections = connections
+    if (id !== 0 || isNews) this.#options.tell({ kind: 'counts', id, counts, edge, used, connections })
+  }
+
+  /** All but so many connections end with their next answer: of those that are open now, some may have gone since they were told. */
+  shed(kept: number): void {
+    this.#lifecycle.toShed = Math.max(0, this.#openConnections - kept)
+  }
+
+  drain(): void {
+    this.#lifecycle.draining = true
+  }
+
+  get #openConnections(): number {
+    return this.#servers.reduce((sum, server) => sum + server.connections, 0)
+  }
+
+  /** Finishes what was begun; what takes longer is cut. */
+  async close(timeoutMs: number): Promise<void> {
+    const left = countdown(this.#options.clock, timeoutMs)
+    await Promise.all(this.#servers.map(server => server.close(left())))
+    await this.#edge.close(left())
+    this.#leases.close()
+    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    this.#journal.flush()
+    this.count()
+  }
+
+  /** What becomes of leases and of the workers that they need. */
+  handleLease(message: LeaseMessage | WorkerMessage | { kind: 'recall'; id: number }): void {
+    if (message.kind === 'lease') this.#leases.take(message)
+    else if (message.kind === 'recall') this.#leases.recall(message.id)
+    else this.#workers.handle(message)
+  }
+
+  handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
+    if (!this.#calls.handleFrame(kind, id, header, body)) this.#control.handleFrame(kind, id, header, body)
+  }
+
+  #createHandler(): PublicHandler {
+    const { clock, begin } = this.#options
+    const { settings } = begin
+    const record = createRequestListener(this.#journal, clock, this.#metrics)
+    const shared = createHandlerParts({
+      settings,
+      clock,
+      invoker: this.#invoker,
+      requestIds: this.#requestIds,
+      lifecycle: this.#lifecycle,
+      pool: this.#pool,
+      descriptors: this.#descriptors,
+      onProblem: message => this.#journal.log('warn', message),
+      // What the first process answers it records.
+      onFinished: exchange => {
+        if (!exchange.isControl || settings.controlPort !== null) record(exchange)
+      },
+      routingOf: name =>
+        Math.max(settings.runtimeDaemons[name] ?? 1, settings.runtimeSockets[name]?.length ?? 1) > 1
+          ? 'round_robin'
+          : 'single',
+    })
+    const refuse = (exchange: Exchange): void =>
+      shared.responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
+    return new PublicHandler({
+      ...shared,
+      catalog: () => this.#catalog!,
+      control: settings.controlPort === null ? this.#control.handle : refuse,
+    })
+  }
+
+  #planCount(): void {
+    this.#timer = this.#options.clock.setTimeout(() => {
+      this.count()
+      this.#leases.look()
+      this.#planCount()
+    }, COUNT_MS)
+    this.#timer.unref?.()
+  }
+}
+
+// Slots as an acceptor sees them: those of a lease are its own, for all others a call goes to the first process and may come back refused.
+
+class AcceptorAdmission {
+  readonly #relay: Pick<CallRelay, 'leave'>
+  readonly #leases: Pick<AcceptorLeases, 'find' | 'enter' | 'leave' | 'isOf'>
+  /** What a call has in place of a slot that is elsewhere. */
+  #elsewhere: FunctionSlots | null = null
+
+  constructor(relay: Pick<CallRelay, 'leave'>, leases: Pick<AcceptorLeases, 'find' | 'enter' | 'leave' | 'isOf'>) {
+    this.#relay = relay
+    this.#leases = leases
+  }
+
+  enter(call: AdmissionCall): null {
+    const lease = this.#leases.find(call.fn)
+    call.phase = 'admitted'
+    if (lease === null) {
+      this.#elsewhere ??= createSlots(call.fn, '')
+      call.slots = this.#elsewhere
+    } else {
+      this.#leases.enter(lease)
+      call.slots = lease
+    }
+    return null
+  }
+
+  leave(call: AdmissionCall): void {
+    const { slots } = call
+    if (slots === null) return
+    call.slots = null
+    if (this.#leases.isOf(slots)) this.#leases.leave(slots)
+    else this.#relay.leave(call as Call)
+  }
+}
+
+// A tree from another process, with the objects of the tree before where nothing changed: what is remembered of them stays.
+
+function reuseFunctions(discovery: Discovery, known: ReadonlyMap<string, FunctionVersion>): Discovery {
+  const kept = new Map<FunctionVersion, FunctionVersion>()
+  for (const fn of discovery.functions) {
+    const before = known.get(fn.key)
+    if (before !== undefined && isDeepStrictEqual(before, fn)) kept.set(fn, before)
+  }
+  const keep = (fn: FunctionVersion): FunctionVersion => kept.get(fn) ?? fn
+  const functions = discovery.functions.map(keep)
+  const claims = discovery.claims.map((claim): Claim => ({ ...claim, fn: keep(claim.fn) }))
+  return { ...discovery, functions, claims, byKey: new Map(functions.map(fn => [fn.key, fn])) }
+}

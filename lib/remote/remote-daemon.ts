@@ -1,0 +1,387 @@
+/**
+ * One runtime's daemon by itself, for gateways elsewhere: the daemon process, what makes its functions ready, and the
+ * socket where gateways prove themselves. Owner: §1, §2.15, page remote/daemon-server.
+ *
+ *   gateway ═ tcp, tls or unix ═ DaemonServer ─ Relays ─ private unix sockets ─ daemon process ─ workers
+ */
+
+import { readFileSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import tls from 'node:tls'
+import { isLoopback } from '../config/setting-checks.ts'
+import type { Settings } from '../config/settings.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
+import { type GatewayError, toGatewayError } from '../core/errors.ts'
+import { Descriptors } from '../core/host.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import { SharedPacks } from '../dependencies/shared-packs.ts'
+import { findChange } from '../discovery/loaded-files.ts'
+import { type FolderContent, FolderReader } from '../files/folder-content.ts'
+import type { Catalog, CatalogLoader } from '../gateway/catalog-loader.ts'
+import { createCatalogLoader, createRuntimes, type GatewayContext } from '../gateway/compose.ts'
+import { type GatewayOptions, type Host, readGatewayInputs } from '../gateway/options.ts'
+import { createSchemas } from '../gateway/serving.ts'
+import type { LogRecord } from '../observe/events.ts'
+import { OutputBudget } from '../observe/function-output.ts'
+import { Journal } from '../observe/journal.ts'
+import type { Preparer, Runtime, SocketHealth } from '../runtime/runtime.ts'
+import { killGroup } from '../runtime/started-worker.ts'
+import { encodeFrame, KIND } from '../runtime/wire-protocol.ts'
+import { DaemonServer, type Peer } from './daemon-server.ts'
+import { GatewayRelay } from './gateway-relay.ts'
+import { PathMap, WorkerRelay } from './worker-relay.ts'
+
+export interface RemoteDaemonOptions extends Omit<GatewayOptions, 'runtimes' | 'beforeStart' | 'inspect'> {
+  runtime: Exclude<RuntimeName, 'lua'>
+  /** `unix:/path` or `tcp://host:port`. */
+  listen: string
+  /** Files in PEM; null: no TLS. */
+  tls?: { certFile: string; keyFile: string } | null
+  onLog(record: LogRecord): void
+}
+
+export interface RemoteDaemon {
+  /** As it belongs into `FN_RUNTIME_SOCKETS`. */
+  readonly uri: string
+  readonly settings: Settings
+  close(): Promise<void>
+}
+
+/** Why a daemon does not start, in words for people. */
+export class RemoteDaemonError extends Error {}
+
+/**
+ * Starts the daemon process, then listens.
+ * @throws RemoteDaemonError, SettingsError
+ */
+export async function startRemoteDaemon(options: RemoteDaemonOptions): Promise<RemoteDaemon> {
+  const { runtime, listen, tls: files = null, onLog, ...rest } = options
+  // Sockets and isolation are the business of gateways; which runtime it is was asked for.
+  const own = { runtimes: [runtime], runtimeSockets: {}, runtimeDaemons: {}, accessLog: false, logFiles: false }
+  const { resolved, host } = readGatewayInputs({ ...rest, ...own })
+  checkTrust(resolved.settings, listen)
+  const context = files === null ? null : toContext(files)
+  const daemon = new ListeningDaemon(resolved.settings, host, options)
+  try {
+    await daemon.start(context)
+  } catch (error) {
+    await daemon.close()
+    throw error
+  }
+  return daemon
+}
+
+function checkTrust({ isolation, runtimeSecret }: Settings, listen: string): void {
+  if (isolation === 'user')
+    throw new RemoteDaemonError(
+      'FN_ISOLATION=user is for the daemons of a gateway: run fngw daemon as the user that functions shall have',
+    )
+  if (runtimeSecret === null && !listen.startsWith('unix:') && !isLoopback(listen))
+    throw new RemoteDaemonError(
+      `${listen} can be reached from other machines, and whoever connects runs code: set FN_RUNTIME_SECRET_FILE here and for the gateway`,
+    )
+}
+
+function toContext({ certFile, keyFile }: { certFile: string; keyFile: string }): tls.SecureContext {
+  try {
+    return tls.createSecureContext({ cert: readFileSync(certFile), key: readFileSync(keyFile), minVersion: 'TLSv1.2' })
+  } catch (error) {
+    throw new RemoteDaemonError(`certificate and key cannot be used: ${(error as Error).message}`)
+  }
+}
+
+class ListeningDaemon implements RemoteDaemon {
+  uri = ''
+  readonly settings: Settings
+  readonly #options: RemoteDaemonOptions
+  readonly #host: Host
+  readonly #journal: Journal
+  readonly #parts: ReturnType<typeof createRuntimes>
+  readonly #packs: SharedPacks
+  readonly #runtime: Runtime
+  readonly #loader: CatalogLoader
+  readonly #relays: Relays
+  readonly #refusals: OutputBudget
+  #server: DaemonServer | null = null
+  #catalog!: Catalog
+  #reloading: Promise<void> | null = null
+
+  constructor(settings: Settings, host: Host, options: RemoteDaemonOptions) {
+    this.settings = settings
+    this.#host = host
+    this.#options = options
+    const { clock } = host
+    const { functionsRoot } = settings
+    this.#refusals = new OutputBudget(clock)
+    this.#journal = new Journal({ clock, functionsRoot: null, accessLog: false })
+    this.#journal.on('log', options.onLog)
+    this.#packs = new SharedPacks(functionsRoot)
+    const journal = this.#journal
+    const context: GatewayContext = {
+      ...{ ...host, settings, journal, packs: this.#packs, loaded: null },
+      descriptors: new Descriptors(),
+      lifecycle: { starting: false, draining: false },
+      catalog: () => this.#catalog,
+    }
+    this.#parts = createRuntimes(context)
+    this.#runtime = this.#parts.runtimes.byName.get(options.runtime)!
+    const schemas = createSchemas({ functionsRoot, production: true, isolation: 'process' }, journal).store
+    this.#loader = createCatalogLoader(context, [], schemas)
+    const preparer = new StartPreparer({
+      runtime: options.runtime,
+      root: functionsRoot,
+      clock,
+      preparer: this.#runtime.preparer,
+      functions: () => this.#catalog.functions,
+      isChanged: fn => findChange(this.#catalog.snapshot, fn) !== null,
+      reload: () => this.#reload(),
+    })
+    const content = new FolderReader(functionsRoot)
+    this.#relays = new Relays({
+      clock,
+      root: functionsRoot,
+      health: () => this.#runtime.health().sockets[0]!,
+      content: () => content.read(),
+      toStart: header => preparer.toStart(header),
+      packsOf: key => {
+        const fn = this.#catalog.functions.get(key)
+        return fn === undefined ? [] : this.#packs.dirsOf(fn)
+      },
+      onNote: text => this.#journal.log('info', text),
+    })
+  }
+
+  async start(context: tls.SecureContext | null): Promise<void> {
+    const { listen } = this.#options
+    await this.#reload()
+    await this.#runtime.start()
+    const { up, reason } = this.#runtime.health().sockets[0]!
+    if (!up) throw new RemoteDaemonError(`the ${this.#options.runtime} daemon does not start: ${reason}`)
+    this.#server = new DaemonServer({
+      secret: listen.startsWith('unix:') ? null : this.settings.runtimeSecret,
+      context: listen.startsWith('unix:') ? null : context,
+      clock: this.#host.clock,
+      onPeer: peer => this.#relays.take(peer),
+      onRefused: (from, why) => this.#tellRefused(from, why),
+    })
+    try {
+      this.uri = await this.#server.listen(listen)
+    } catch (error) {
+      throw new RemoteDaemonError(`cannot listen on ${listen}: ${(error as Error).message}`)
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#server?.close()
+    this.#relays.close('the daemon is stopping')
+    await this.#parts.dependencies.close()
+    await this.#parts.runtimes.close(0)
+    await this.#journal.close()
+  }
+
+  /** Whoever asks while it is read waits for the same reading. */
+  #reload(): Promise<void> {
+    this.#reloading ??= this.#load().finally(() => {
+      this.#reloading = null
+    })
+    return this.#reloading
+  }
+
+  async #load(): Promise<void> {
+    this.#catalog = await this.#loader.load(null)
+    this.#parts.dependencies.retain(this.#catalog.functions)
+  }
+
+  #tellRefused(from: string, why: string): void {
+    const line = this.#refusals.take(from, `refused ${from}: ${why}`)
+    if (line !== '') this.#journal.log('warn', line)
+  }
+}
+
+// The gateways of one daemon, with their workers.
+
+/** Milliseconds a peer has to read why it is sent away. */
+const LAST_WORD_MS = 1000
+
+interface RelaysOptions {
+  clock: Clock
+  /** Full path of the functions folder. */
+  root: string
+  /** The daemon process. */
+  health(): SocketHealth
+  content(): Promise<FolderContent | null>
+  toStart(header: Record<string, unknown>): Promise<Record<string, unknown>>
+  packsOf(key: string): readonly string[]
+  onNote(text: string): void
+}
+
+interface RemoteWorker {
+  uri: string
+  control: GatewayRelay
+}
+
+export class Relays {
+  readonly #options: RelaysOptions
+  readonly #workers = new Map<string, RemoteWorker>()
+  /** Each with the connections to its workers. */
+  readonly #controls = new Map<GatewayRelay, Set<WorkerRelay>>()
+
+  constructor(options: RelaysOptions) {
+    this.#options = options
+  }
+
+  take(peer: Peer): void {
+    if (peer.role === 'control') this.#addControl(peer)
+    else this.#addWorker(peer)
+  }
+
+  /** @param reason - told to every gateway */
+  close(reason: string): void {
+    for (const control of [...this.#controls.keys()]) control.close(reason)
+  }
+
+  #addControl(peer: Peer): void {
+    const { health, clock, content, toStart, onNote } = this.#options
+    const { up, reason, uri } = health()
+    if (!up || uri === '') {
+      this.#refuse(peer, reason)
+      return
+    }
+    const from = peer.socket.remoteAddress ?? 'this machine'
+    onNote(`a gateway connected from ${from}`)
+    const control = new GatewayRelay({
+      peer,
+      uri,
+      clock,
+      content,
+      toStart,
+      onWorker: (worker, workerUri) => {
+        if (workerUri === null) this.#workers.delete(worker)
+        else this.#workers.set(worker, { uri: workerUri, control })
+      },
+      endProcess: killGroup,
+      onClose: () => {
+        for (const relay of this.#controls.get(control) ?? []) relay.close()
+        this.#controls.delete(control)
+        onNote(`the gateway at ${from} is gone`)
+      },
+    })
+    this.#controls.set(control, new Set())
+  }
+
+  #addWorker(peer: Peer): void {
+    const worker = this.#workers.get(peer.worker)
+    const relays = worker && this.#controls.get(worker.control)
+    if (worker === undefined || relays === undefined) {
+      this.#refuse(peer, `there is no worker ${JSON.stringify(peer.worker)} here`)
+      return
+    }
+    const { root, clock, packsOf } = this.#options
+    const relay = new WorkerRelay({ peer, uri: worker.uri, root, clock, packsOf })
+    relays.add(relay)
+    peer.socket.once('close', () => relays.delete(relay))
+  }
+
+  #refuse({ socket }: Peer, message: string): void {
+    const { clock } = this.#options
+    socket.resume()
+    socket.end(encodeFrame(KIND.error, 0, JSON.stringify({ code: 'start', message }), null), () => socket.destroy())
+    clock.setTimeout(() => socket.destroy(), LAST_WORD_MS).unref?.()
+  }
+}
+
+// What a gateway asks to start, as this machine knows it: the function is found and made ready here.
+
+/** Milliseconds a start waits for a build or an install: a gateway waits 15 s for the answer. */
+const PREPARE_WAIT_MS = 12_000
+
+type Header = Record<string, unknown>
+
+interface StartPreparerOptions {
+  runtime: RuntimeName
+  /** Full path of the functions folder. */
+  root: string
+  clock: Clock
+  /** Null for a runtime whose functions need nothing. */
+  preparer: Preparer | null
+  /** The functions of the tree as it was read last, by key. */
+  functions(): ReadonlyMap<string, FunctionVersion>
+  /** True when its files are not what was read. */
+  isChanged(fn: FunctionVersion): boolean
+  /** Reads the tree again. */
+  reload(): Promise<void>
+}
+
+export class StartPreparer {
+  readonly #options: StartPreparerOptions
+
+  constructor(options: StartPreparerOptions) {
+    this.#options = options
+  }
+
+  /**
+   * @param header - of a gateway's `start`
+   * @returns header for the daemon process: nothing of it names a program, a user, or a path outside the functions folder
+   * @throws Error with a message for people
+   */
+  async toStart(header: Header): Promise<Header> {
+    const { runtime, root } = this.#options
+    if (header.runtime !== runtime)
+      throw new Error(`this daemon runs ${runtime} functions, not ${JSON.stringify(header.runtime)}`)
+    const map = new PathMap(String(header.root ?? ''), root)
+    const dir = map.toHere(header.dir)
+    const entry = map.toHere(header.entry)
+    if (!(await isFile(entry)))
+      throw new Error(`${entry.slice(root.length + 1)} is missing in the daemon's folder ${root}`)
+    const program = await this.#prepare(String(header.key), entry)
+    const { key, name, version } = header
+    return { key, runtime, name, version, dir, entry, ...(program !== null && { binary: program }) }
+  }
+
+  /** @returns full path of the function's program, null for one that needs none */
+  async #prepare(key: string, entry: string): Promise<string | null> {
+    const { preparer, clock } = this.#options
+    if (preparer === null) return null
+    const fn = await this.#find(key, entry)
+    let timer: NodeJS.Timeout | null = null
+    const late = new Promise<never>((_, reject) => {
+      const tell = (): void => reject(new Error(`${preparer.toStep(fn)}; it goes on in the background`))
+      timer = clock.setTimeout(tell, PREPARE_WAIT_MS)
+    })
+    try {
+      return await Promise.race([preparer.prepare(fn), late])
+    } catch (error) {
+      throw error instanceof Error && 'detail' in error ? new Error(toText(toGatewayError(error))) : error
+    } finally {
+      if (timer !== null) clock.clearTimeout(timer)
+    }
+  }
+
+  async #find(key: string, entry: string): Promise<FunctionVersion> {
+    const known = this.#look(key, entry)
+    if (known !== null && !this.#options.isChanged(known)) return known
+    await this.#options.reload()
+    const found = this.#look(key, entry)
+    if (found === null) throw new Error(`the daemon finds no function ${key} in ${this.#options.root}`)
+    return found
+  }
+
+  #look(key: string, entry: string): FunctionVersion | null {
+    const found = this.#options.functions().get(key)
+    return found?.entryPath === entry ? found : null
+  }
+}
+
+function toText(error: GatewayError): string {
+  const hint = error.detail?.hint
+  return hint === undefined ? error.message : `${error.message} (${hint})`
+}
+
+async function isFile(path: string): Promise<boolean> {
+  try {
+    return (await stat(path)).isFile()
+  } catch {
+    return false
+  }
+}
