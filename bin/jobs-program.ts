@@ -72,7 +72,7 @@ function addCreate(jobs: Command, output: Output): void {
     .option('--retry-delay <seconds>', 'Between two attempts (default 1).')
     .option('--backoff <factor>', 'Factor between one delay and the next (default 1).')
     .option('--delay <seconds>', 'Before the first attempt (default 0).')
-    .option('--callback <url>', 'Told of the end of the job by a POST.')
+    .option('--callback <url>', 'Receives a POST when the job ends.')
     .option('--key <text>', 'Idempotency key: the same key and request give the same job.')
     .option('--wait', 'Wait for its end; exit code 1 unless it is done.')
     .option('--json', 'Print the record as JSON.')

@@ -21,7 +21,7 @@ interface ServiceNotify {
 const VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID']
 const MISSING =
   'NOTIFY_SOCKET is set and systemd-notify is not installed: the service manager is not notified; use Type=exec in the unit'
-const NOBODY: ServiceNotify = { ready: () => {}, stopping: () => {}, close: () => Promise.resolve() }
+const SILENT: ServiceNotify = { ready: () => {}, stopping: () => {}, close: () => Promise.resolve() }
 
 /**
  * Takes the variables away: what is started from here is not to speak for the service.
@@ -30,9 +30,9 @@ const NOBODY: ServiceNotify = { ready: () => {}, stopping: () => {}, close: () =
 export function takeServiceNotify(env: Env, pid: number): ServiceNotify {
   const { NOTIFY_SOCKET: socket, WATCHDOG_USEC: watchdog, WATCHDOG_PID: watched } = env
   for (const name of VARIABLES) delete env[name]
-  if (socket === undefined || socket === '') return NOBODY
+  if (socket === undefined || socket === '') return SILENT
   const program = findOnPath('systemd-notify', env.PATH ?? '')
-  if (program === null) return { ...NOBODY, ready: (_status, warn) => warn(MISSING) }
+  if (program === null) return { ...SILENT, ready: (_status, warn) => warn(MISSING) }
   const aliveMs = watched === undefined || watched === String(pid) ? toAliveMs(watchdog) : null
   return createNotify((words, done) => {
     const child = spawn(program, words, { env: { PATH: env.PATH, NOTIFY_SOCKET: socket }, stdio: 'ignore' })
