@@ -10,6 +10,7 @@ import { SHELLS, type Shell, toCompletion } from './completion.ts'
 import { addConformance } from './conformance-command.ts'
 import { addDaemon } from './daemon-command.ts'
 import { addDeps } from './deps-command.ts'
+import { type DoctorFlags, runDoctor } from './doctor-command.ts'
 import { hashPassword } from './hash-password.ts'
 import { type HealthFlags, runHealth } from './health-command.ts'
 import { type InitFlags, runInit } from './init-command.ts'
@@ -58,6 +59,7 @@ export function createProgram(options: ProgramOptions): Command {
   addOpenApi(program, options)
   addOpen(program, options)
   addHealth(program, options)
+  addDoctor(program, options)
   addHashPassword(program, options)
   addInvoke(program, options)
   addJobs(program, output)
@@ -194,6 +196,22 @@ function addHealth(program: Command, { output }: ProgramOptions): void {
     .action(async () => {
       const api = toApiClient(command, { cwd: process.cwd(), env: process.env })
       process.exitCode = await runHealth(command.opts<HealthFlags>(), api, output)
+    })
+}
+
+function addDoctor(program: Command, { output }: ProgramOptions): void {
+  const command = program
+    .command('doctor')
+    .description('Check the machine, the settings and the tree, load every function, and say what to do.')
+    .argument('[dir]', 'Functions root.')
+  addSettingFlags(command, { defaults: TREE ?? {}, shown: [...TREE_SETTINGS, 'port', 'host'] })
+    .option('--json', 'Print the checks as JSON.')
+    .option('--fix', 'Remove what a gateway left that was killed: its lock and its record.')
+    .option('--no-load', 'Do not load the functions, nor install their packages.')
+    .addHelpText('after', '\nExit code 1 when there are warnings, 2 when there are errors.')
+    .addHelpText('after', '\nExample:\n  fngw doctor functions')
+    .action(async (dir: string | undefined) => {
+      process.exitCode = await runDoctor(toGatewayOptions(command, dir, TREE), command.opts<DoctorFlags>(), output)
     })
 }
 

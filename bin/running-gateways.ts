@@ -26,11 +26,26 @@ export function announceGateway(root: string, { url, control }: GatewayAddresses
   const name = `${hostname().replace(/[^\w.-]/g, '_')}-${process.pid}.json`
   const record: RunningGateway = { ...ownMark(), url: toCallable(url), control: control && toCallable(control) }
   return attempt(() => {
-    for (const one of readRecords(folder)) if (isAlive(one.record) === false) folder.remove(one.name)
+    removeDead(folder)
     folder.write(name, JSON.stringify(record), 0o600)
   })
     ? () => void attempt(() => folder.remove(name))
     : () => {}
+}
+
+/** Removes the records of gateways that have ended. @returns how many */
+export function removeDeadRecords(root: string): number {
+  let removed = 0
+  attempt(() => {
+    removed = removeDead(toFolder(root))
+  })
+  return removed
+}
+
+function removeDead(folder: OwnFolder): number {
+  const dead = readRecords(folder).filter(({ record }) => isAlive(record) === false)
+  for (const { name } of dead) folder.remove(name)
+  return dead.length
 }
 
 /**

@@ -32,6 +32,7 @@ export type {
   FnResponse,
   FnWorkerContext,
 } from './handler-types.ts'
+export type { DoctorCheck } from './gateway/doctor.ts'
 export { createGateway } from './gateway/gateway.ts'
 export {
   type Gateway,

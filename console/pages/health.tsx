@@ -19,6 +19,7 @@ const EVERY_MS = 5000
 export function HealthPage() {
   const health = useHealth()
   const loaded = useLoad<Workers>('/_fn/workers', { every: EVERY_MS, on: ['reload'] })
+  const doctor = useLoad<{ checks: readonly DoctorCheck[] }>('/_fn/doctor', { on: ['reload'] })
   const workers = loaded.data
   const isReady = (health.data !== null || health.error !== null) && (workers !== null || loaded.error !== null)
   const search = query.value.get('q') ?? ''
@@ -33,6 +34,7 @@ export function HealthPage() {
           <LoadState loaded={health} />
           <LoadState loaded={loaded} />
           {workers !== null && <Process gateway={workers.gateway} />}
+          {doctor.data !== null && <Checks checks={doctor.data.checks} />}
           {health.data !== null && (
             <Block title="Daemons">
               <SocketTable rows={toSocketRows(health.data, workers)} />
@@ -51,6 +53,39 @@ export function HealthPage() {
         </>
       )}
     </Page>
+  )
+}
+
+/** One check of `GET /_fn/doctor`. */
+interface DoctorCheck {
+  readonly id: string
+  readonly status: 'ok' | 'warning' | 'error'
+  readonly message: string
+  readonly fix: string | null
+}
+
+function Checks({ checks }: { checks: readonly DoctorCheck[] }) {
+  const problems = checks.filter(({ status }) => status !== 'ok')
+  return (
+    <section class="block" aria-label="Checks">
+      <h2>Checks</h2>
+      <p>
+        {checks.length - problems.length} of {checks.length} checks passed. <code>fngw doctor</code> also loads every
+        function.
+      </p>
+      {problems.length > 0 && (
+        <ul>
+          {problems.map(({ id, status, message, fix }) => (
+            <li key={`${id} ${message}`}>
+              <span class={status === 'error' ? 'error' : undefined}>
+                {status}: {message}
+              </span>{' '}
+              {fix}
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
   )
 }
 

@@ -71,6 +71,8 @@ export interface ControlContext {
   /** Resolves when the new catalog is in force. */
   reload(): Promise<void>
   explain(method: string, path: string, host: string): object
+  /** The checks of `fngw doctor`, without loading functions. */
+  doctor(): Promise<readonly object[]>
   /** Why a function of that name would never be served; null when it would. */
   unservedReason(name: string): string | null
   /** The file that each value of a function's policy comes from. */

@@ -1,6 +1,7 @@
 /** Health, catalog and reload: the state of the gateway as records. Owner: §4.2, §2.17. */
 
 import type { Clock } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
 import type { Lifecycle } from '../core/transitions.ts'
 import { type ConstantAnswer, toConstantAnswer } from '../http/respond.ts'
 import { ACT, type ControlContext, type ControlReply, type Endpoint, OPEN, READ } from './endpoint.ts'
@@ -10,7 +11,7 @@ import { type GatewayState, toCatalogRecord, toHealthRecord, toReloadRecord } fr
 export const STRANGERS_HEALTH_MS = 1000
 
 export function createStateEndpoints(context: ControlContext): readonly Endpoint[] {
-  const { state, reload, clock } = context
+  const { state, reload, clock, doctor } = context
   const health = createHealth(context)
   const reloaded = async (details: boolean): Promise<ControlReply> => {
     await reload()
@@ -30,6 +31,15 @@ export function createStateEndpoints(context: ControlContext): readonly Endpoint
       path: '/_fn/catalog',
       access: READ,
       handle: ({ details }) => ({ status: 200, body: toCatalogRecord(state(details)) }),
+    },
+    {
+      method: 'GET',
+      path: '/_fn/doctor',
+      access: READ,
+      handle: async ({ details }) => {
+        if (!details) throw new GatewayError('FORBIDDEN', 'checks are shown to local callers and with the admin token')
+        return { status: 200, body: { checks: await doctor() } }
+      },
     },
     { method: 'POST', path: '/_fn/reload', access: ACT, handle: ({ details }) => reloaded(details) },
     // Watchers of older tools ask so.

@@ -110,6 +110,12 @@ export class RootLock {
     }
   }
 
+  /** The holder that is written there and whether it lives, without taking the lock; null when there is none. */
+  look(): { holder: LockHolder; isAlive: boolean } | null {
+    const holder = this.#read(NAME)
+    return holder === null ? null : { holder, isAlive: this.#isAlive(NAME, holder) }
+  }
+
   /** Releases the lock. */
   release(): void {
     const held = this.#held

@@ -96,7 +96,7 @@ export interface GatewayContext extends Host {
 }
 
 /** Answers of the gateway that holds the parts. */
-interface GatewayCallbacks extends Pick<ControlContext, 'state' | 'reload' | 'explain'> {
+interface GatewayCallbacks extends Pick<ControlContext, 'state' | 'reload' | 'explain' | 'doctor'> {
   processes: () => Processes | null
   load: ReloaderOptions['load']
 }

@@ -23,6 +23,7 @@ import { Journal } from '../observe/journal.ts'
 import { findSpans } from '../observe/trace.ts'
 import type { Processes } from '../processes/processes.ts'
 import type { Catalog, Changed } from './catalog-loader.ts'
+import { type DoctorCheck, examine } from './doctor.ts'
 import { compose, type GatewayContext, type GatewayParts } from './compose.ts'
 import { explainRequest } from './explain-request.ts'
 import { type GatewayListening, type ListenAddress, STOPPING } from './listeners.ts'
@@ -100,6 +101,7 @@ class FunctionGateway implements Gateway {
       state: details => this.#state(details),
       reload: () => this.reload(),
       explain: (method, path, host) => this.explain(method, path, host),
+      doctor: () => this.doctor(),
       processes: () => this.#processes,
       load: (changed, cause) => this.#load(changed, cause),
     })
@@ -201,6 +203,12 @@ class FunctionGateway implements Gateway {
 
   explain(method: string, path: string, host = ''): GatewayExplanation {
     return explainRequest(this.#catalog, this.settings, method, path, host)
+  }
+
+  doctor({ loads = false }: { loads?: boolean } = {}): Promise<DoctorCheck[]> {
+    const { settings, warnings } = this
+    const { runtimes } = this.#parts
+    return examine({ settings, warnings, runtimes, host: this.#context, catalog: this.#catalog }, loads)
   }
 
   on<Name extends EventName>(name: Name, listener: Listener<Name>, takeLines?: LinesTaker): () => void {

@@ -24,6 +24,7 @@ import type { Warning } from '../core/errors.ts'
 import type { Explanation as IgnoredExplanation } from '../discovery/discover.ts'
 import type { InjectRequest, InjectResponse } from '../http/inject.ts'
 import type { InternalResult } from '../invocation/internal-call.ts'
+import type { DoctorCheck } from './doctor.ts'
 import type { GatewayListening, ListenAddress } from './listeners.ts'
 
 export interface GatewayOptions extends SettingsInput {
@@ -121,6 +122,11 @@ export interface Gateway extends AsyncDisposable {
   counts(): RouteCounts
   /** As `GET /_fn/health`. */
   health(): Record<string, unknown>
+  /**
+   * Checks the machine, the settings and the tree, as `fngw doctor`.
+   * @param options - `loads`: loads each function in a worker that ends right after
+   */
+  doctor(options?: { loads?: boolean }): Promise<DoctorCheck[]>
   /** Who answers a request and who lost. */
   explain(method: string, path: string, host?: string): GatewayExplanation
   /**

@@ -7,7 +7,7 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import { toMaxActive } from '../core/transitions.ts'
@@ -65,6 +65,8 @@ export interface LentWorker {
 
 /** Most changed functions without a worker that are loaded at once: more come from a checkout, not from an editor. */
 const MAX_LOADED_AHEAD = 16
+/** Milliseconds between two looks whether a function has been loaded. */
+const LOAD_LOOK_MS = 10
 
 export class Dispatcher {
   readonly #options: DispatcherOptions
@@ -163,6 +165,33 @@ export class Dispatcher {
   /** Why the function cannot be built, installed or loaded; null when it can, or that was not tried. */
   loadErrorOf(key: string): GatewayError | null {
     return this.#sets.get(key)?.loadError ?? null
+  }
+
+  /**
+   * Builds, installs and loads a function without a call. Workers that were started for this end right after.
+   * @param limitMs - after which it counts as failed
+   * @returns why it cannot be loaded; null when it can
+   */
+  async tryLoad(fn: FunctionVersion, limitMs: number): Promise<GatewayError | null> {
+    const { clock } = this.#options
+    const isServed = this.isServed(fn.key)
+    try {
+      const set = this.setOf(fn)
+      const endsAt = clock.monotonic() + limitMs
+      set.load()
+      while (!set.isWarm && set.loadError === null) {
+        if (set.problem !== null) return new GatewayError('RUNTIME_DOWN', set.problem)
+        if (clock.monotonic() > endsAt)
+          return new GatewayError('TIMEOUT', `was not loaded within ${Math.round(limitMs / 1000)} s`)
+        await new Promise<void>(resolve => clock.setTimeout(resolve, LOAD_LOOK_MS))
+      }
+      return set.loadError
+    } catch (error) {
+      return toGatewayError(error)
+    } finally {
+      const made = this.#sets.get(fn.key)
+      if (!isServed && made !== undefined && minWarmOf(fn) === 0) this.#retire(fn.key, made)
+    }
   }
 
   /** True while the previous version serves because the newest one cannot. */

@@ -23,7 +23,7 @@ async function cellsOf(page: Page, table: string, first: string): Promise<string
 }
 
 t.test(
-  '[console/health.1, console/health.2, console/health.3] processes, calls, and a daemon that is killed',
+  '[console/health.1, console/health.4, console/health.2, console/health.3] processes, calls, and a daemon that is killed',
   { skip: noBrowser },
   async t => {
     const { url, gateway } = await makeConsoleBed(t, TREE)
@@ -48,6 +48,7 @@ t.test(
         t.same((await cellsOf(page, 'Workers', 'lua/light')).slice(0, 5), ['lua/light@default', 'idle', '0', '1', '–'])
         t.same(await cellsOf(page, 'Slots', 'node/narrow'), ['node/narrow@default', '0 of 1', '0', '1', '0'])
         t.match(await page.getByRole('region', { name: 'Gateway' }).innerText(), `Process\n${process.pid}\n`)
+        t.match(await page.getByRole('region', { name: 'Checks' }).innerText(), /\d+ of \d+ checks passed/)
         await checkLooks(t, page, 'health')
 
         const { pid } = await readDaemon()

@@ -1,0 +1,83 @@
+import { writeFileSync } from 'node:fs'
+import t, { type Test } from 'tap'
+import { createGateway, type DoctorCheck, type GatewayOptions } from '../../lib/index.ts'
+import { makeTree } from '../helpers/tree.ts'
+
+async function examine(t: Test, files: Record<string, string>, options: GatewayOptions = {}, loads = false) {
+  const tree = makeTree(files)
+  t.teardown(tree.cleanup)
+  const gateway = await createGateway({ functionsRoot: tree.root, env: process.env, ...options })
+  t.teardown(() => gateway.close({ timeoutMs: 0 }))
+  const checks = await gateway.doctor({ loads })
+  const find = (id: string): DoctorCheck[] => checks.filter(check => check.id === id)
+  return { tree, gateway, checks, find }
+}
+
+t.test('[gateway/doctor.1] a missing runtime is an error only where functions need it', async t => {
+  const missing: GatewayOptions = { runtimes: ['lua', 'php'], binaries: { php: '/nowhere/php' } }
+  const without = await examine(t, { 'a.lua': 'function handler() end\n' }, missing)
+  t.match(without.find('runtime.php.version'), [{ status: 'ok', message: /not installed; no function needs it/ }])
+  t.match(without.find('runtime.lua.version'), [{ status: 'ok', message: /1 function$/ }])
+  t.match(without.find('runtime.node.version'), [{ status: 'ok', message: process.versions.node }])
+  for (const id of ['folder.functions', 'disk.functions', 'clock.time', 'access.control', 'state.jobs'])
+    t.match(without.find(id), [{ status: /ok|warning/ }], id)
+
+  const needed = await examine(t, { 'a.php': '<?php function handler() {}\n' }, missing)
+  const [php] = needed.find('runtime.php.version')
+  t.match(php, { status: 'error', message: /\/nowhere\/php.*needed by 1 function/, fix: /install|https/ })
+})
+
+t.test('[gateway/doctor.2, gateway/doctor.3] functions are loaded, and a failure has its place', async t => {
+  const files = {
+    'good.js': 'exports.handler = () => 1\n',
+    'bad.js': '\nexports.handler = () => { retur n 1 }\n',
+    'light.lua': 'function handler() return 1 end\n',
+  }
+  const { gateway, find } = await examine(t, files, { runtimes: ['node', 'lua'] }, true)
+  t.match(find('function.load'), [
+    { status: 'ok', message: '2 functions loaded' },
+    { status: 'error', message: /^node\/bad@default: syntax error in bad\.js:2/, fix: String },
+  ])
+  const workers = (await gateway.inject('/_fn/workers')).json() as {
+    runtimes: Record<string, { workers: { state: string }[] }>
+  }
+  const left = Object.values(workers.runtimes).flatMap(runtime => runtime.workers)
+  t.same(
+    left.filter(({ state }) => state !== 'ending'),
+    [],
+    'no worker stays',
+  )
+  t.equal((await gateway.inject('/good')).status, 200)
+
+  const known = (await gateway.inject('/_fn/doctor')).json() as { checks: DoctorCheck[] }
+  t.match(
+    known.checks.find(({ id }) => id === 'function.load'),
+    { status: 'ok', message: /without a known failure/ },
+  )
+  const remote = await gateway.inject({ url: '/_fn/doctor', remoteAddress: '203.0.113.9' })
+  t.equal(remote.status, 403)
+})
+
+t.test('[gateway/doctor.4] what others left, and networks that contain everyone', async t => {
+  const wide: GatewayOptions = {
+    runtimes: ['lua'],
+    jobsEnabled: false,
+    schedulerEnabled: false,
+    consoleLocalCidrs: ['0.0.0.0/0'],
+    trustedProxyCidrs: ['::/0'],
+  }
+  const { tree, gateway, find } = await examine(t, { 'a.lua': 'function handler() end\n' }, wide)
+  t.match(find('access.local-networks'), [{ status: 'error', message: /0\.0\.0\.0\/0/ }])
+  t.match(find('access.proxies'), [{ status: 'error', message: /::\/0/ }])
+  t.match(find('state.lock'), [{ status: 'ok' }])
+  tree.write({ '.svc/jobs/log': 'fngw jobs 99\n' })
+  writeFileSync(tree.path('.svc/gateway.lock'), '{ "id": "cut off')
+  const checks = await gateway.doctor()
+  t.match(
+    checks.filter(({ id }) => id.startsWith('state.')),
+    [
+      { id: 'state.lock', status: /ok|warning/ },
+      { id: 'state.jobs', status: 'error', message: /\.svc\/jobs\/log/, fix: String },
+    ],
+  )
+})
