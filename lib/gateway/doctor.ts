@@ -18,7 +18,6 @@ import { LineLog } from '../jobs/line-log.ts'
 import { findProgram, findTool, findVersionProblem, toInstallAdvice, toInstallHint } from '../runtime/binaries.ts'
 import type { Runtimes } from '../runtime/runtimes.ts'
 import type { Catalog } from './catalog-loader.ts'
-import type { Host } from './options.ts'
 
 export interface DoctorCheck {
   /** Stable, such as `runtime.python.version`; several checks may share one. */
@@ -33,7 +32,7 @@ export interface DoctorCheck {
 /** What is examined. */
 interface Examined {
   settings: Settings
-  host: Pick<Host, 'clock' | 'hostEnv'>
+  host: { readonly clock: Clock; readonly hostEnv: Readonly<Record<string, string | undefined>> }
   catalog: Catalog
   warnings: readonly Warning[]
   runtimes: Pick<Runtimes, 'byName' | 'dispatcher'>
