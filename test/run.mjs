@@ -42,19 +42,32 @@ const chosen =
 const files = isCoverage ? chosen.filter(file => namesakeOf(root, file) !== null) : chosen
 if (files.length === 0) process.stderr.write(`no test file is named ${named.join(', ')}\n`)
 
-/** Files of 20 s and more. They come first, so that at the end no job waits for another's long file. */
+/**
+ * Files of 15 s and more. They come first, so that at the end no job waits for another's long file. Those that build with cargo are
+ * apart from each other: they share a folder, and cargo lets one in at a time.
+ */
 const LONGEST = [
   'test/runtimes/conformance.test.ts',
   'test/runtime/lua-runtime.test.ts',
-  'test/docs.test.ts',
-  'test/dependencies/rust.test.ts',
-  'test/e2e/fuzz.test.ts',
   'test/console/function.test.ts',
   'test/e2e/isolation.test.ts',
-  'test/e2e/kill-installs.test.ts',
-  'test/e2e/hostile-daemon.test.ts',
-  'test/e2e/policy.test.ts',
+  'test/dependencies/rust.test.ts',
   'test/package.test.ts',
+  'test/e2e/isolation-builds.test.ts',
+  'test/e2e/fuzz.test.ts',
+  'test/e2e/detached.test.ts',
+  'test/docs.test.ts',
+  'test/e2e/kill-installs.test.ts',
+  'test/e2e/stand-in.test.ts',
+  'test/e2e/policy.test.ts',
+  'test/e2e/hostile-daemon.test.ts',
+  'test/runtimes/rust.test.ts',
+  'test/e2e/many-functions.test.ts',
+  'test/runtimes/node.test.ts',
+  'test/processes/processes.test.ts',
+  'test/e2e/attack.test.ts',
+  'test/e2e/streaming.test.ts',
+  'test/gateway/gateway.test.ts',
 ]
 const rankOf = ({ file }) => (LONGEST.includes(file) ? LONGEST.indexOf(file) : LONGEST.length)
 
