@@ -113,6 +113,7 @@ t.before(async () => {
   built = buildPackage()
   packed = (await pack(temp, built.folder))[0]!
   tarball = join(temp, packed.filename)
+  await startRegistry()
 })
 
 t.test('[package.3, package.4] what is packed resolves, and runs nothing when it is installed', async t => {
@@ -144,11 +145,10 @@ function productionPackages(): [path: string, locked: LockedPackage][] {
   return locked.filter(([path, { dev }]) => path !== '' && dev !== true)
 }
 
-/**
- * The package from its tarball in an empty folder; the packages it needs come from a registry of this machine.
- * @param more - options of `npm install`
- */
-async function install(folder: string, ...more: string[]): Promise<void> {
+let registry: Awaited<ReturnType<typeof startNpmRegistry>>
+
+/** A registry of this machine with the packages that this one needs. */
+async function startRegistry() {
   const paths = productionPackages().map(([path]) => path)
   const there = paths.filter(path => existsSync(join(root, path, 'package.json')))
   const archives = await pack(root, ...there.map(path => `./${path}`))
@@ -156,23 +156,34 @@ async function install(folder: string, ...more: string[]): Promise<void> {
     const { name, version, ...fields } = readJson(join(path, 'package.json'))
     return { name, version, fields, archive: readFileSync(join(temp, archives[i]!.filename)) }
   })
-  const registry = await startNpmRegistry(packages)
-  try {
-    mkdirSync(folder)
-    writeFileSync(join(folder, 'package.json'), '{}')
-    const quiet = ['--ignore-scripts', '--no-audit', '--no-fund']
-    await npm(folder, 'install', '--registry', registry.url, ...quiet, ...more, tarball)
-  } finally {
-    await registry.close()
-  }
+  registry = await startNpmRegistry(packages)
+  t.teardown(() => registry.close())
 }
+
+/** The package from its tarball in an empty folder. @param more - options of `npm install` */
+async function install(folder: string, ...more: string[]): Promise<void> {
+  mkdirSync(folder)
+  writeFileSync(join(folder, 'package.json'), '{}')
+  const quiet = ['--ignore-scripts', '--no-audit', '--no-fund']
+  await npm(folder, 'install', '--registry', registry.url, ...quiet, ...more, tarball)
+}
+
+/** Versions of Node that run what is installed: test/run.mjs names a second one. */
+const NODES = [process.execPath, ...(process.env.FNGW_TEST_OTHER_NODE ? [process.env.FNGW_TEST_OTHER_NODE] : [])]
+const toEnv = (node: string, more: Record<string, string> = {}) => ({
+  PATH: `${join(node, '..')}:${process.env.PATH}`,
+  HOME: temp,
+  NO_COLOR: '1',
+  ...more,
+})
 
 t.test('[package.10] installed for all, its program and its manual page are found by name', async t => {
   const prefix = join(temp, 'everybody')
   await install(prefix, '--global', '--prefix', prefix)
-  const env = { PATH: `${join(process.execPath, '..')}:${process.env.PATH}`, HOME: temp }
-  const version = execFileSync(join(prefix, 'bin/fngw'), ['version'], { env, encoding: 'utf8' })
-  t.equal(version.trim(), built.manifest.version)
+  for (const node of NODES) {
+    const version = execFileSync(join(prefix, 'bin/fngw'), ['version'], { env: toEnv(node), encoding: 'utf8' })
+    t.equal(version.trim(), built.manifest.version)
+  }
   t.match(readFileSync(join(prefix, 'share/man/man1/fngw.1'), 'utf8'), /^\.TH FNGW 1 /m)
 })
 
@@ -185,13 +196,6 @@ t.test(
     const tree = JSON.parse(await npm(user, 'ls', '--all', '--json'))
     t.same([tree.problems, Object.keys(tree.dependencies)], [undefined, ['fngw']], 'nothing is missing')
     const program = join(user, 'node_modules/.bin/fngw')
-    const env = { PATH: `${join(process.execPath, '..')}:${process.env.PATH}`, HOME: temp, NO_COLOR: '1' }
-    const version = execFileSync(program, ['version'], { cwd: user, env, encoding: 'utf8' })
-    t.equal(version.trim(), built.manifest.version)
-    // What it reads of the package besides code.
-    execFileSync(program, ['conformance', '--write', 'tree', '--languages', 'js'], { cwd: user, env, stdio: 'pipe' })
-    t.ok(existsSync(join(user, 'tree/js/all/handler.js')), 'the tree of fixtures')
-
     mkdirSync(join(user, 'functions'))
     writeFileSync(
       join(user, 'functions/plain.js'),
@@ -199,11 +203,20 @@ t.test(
     )
     writeFileSync(join(user, 'functions/typed.ts'), 'export const handler = (): { n: number } => ({ n: 1 })\n')
     writeFileSync(join(user, 'functions/small.lua'), 'function handler() return "lua" end\n')
-    const running = await start(['run', 'functions', '--native', '--port', '0', '--runtimes', 'node,lua'], env)
-    t.teardown(running.stop)
-    const ask = async (path: string) => (await fetch(`${running.url}${path}`)).text()
-    t.same([await ask('/plain'), await ask('/typed'), await ask('/small')], ['GET', '{"n":1}', '"lua"'])
-    t.equal(await running.stop(), 0)
+    for (const [i, node] of NODES.entries()) {
+      const env = toEnv(node)
+      const version = execFileSync(program, ['version'], { cwd: user, env, encoding: 'utf8' })
+      t.equal(version.trim(), built.manifest.version)
+      // What it reads of the package besides code.
+      const words = ['conformance', '--write', `tree-${i}`, '--languages', 'js']
+      execFileSync(program, words, { cwd: user, env, stdio: 'pipe' })
+      t.ok(existsSync(join(user, `tree-${i}/js/all/handler.js`)), 'the tree of fixtures')
+      const running = await start(['run', 'functions', '--native', '--port', '0', '--runtimes', 'node,lua'], env)
+      t.teardown(running.stop)
+      const ask = async (path: string) => (await fetch(`${running.url}${path}`)).text()
+      t.same([await ask('/plain'), await ask('/typed'), await ask('/small')], ['GET', '{"n":1}', '"lua"'])
+      t.equal(await running.stop(), 0)
+    }
   },
 )
 
@@ -230,13 +243,18 @@ async function start(
 }
 
 t.test('[package.6] /docs and /console of the installed package have every file they name', async t => {
-  const env = { PATH: `${join(process.execPath, '..')}:${process.env.PATH}`, HOME: temp, FN_UI_ENABLED: '1' }
-  const { url, stop } = await start(['dev', 'functions', '--native', '--port', '0', '--runtimes', 'node,lua'], env)
-  t.teardown(stop)
-  for (const address of ['/docs', '/console']) {
-    const statuses = await fetchPage(`${url}${address}`)
-    t.ok(statuses.size > 4, `${address} names ${statuses.size} files`)
-    for (const [link, status] of statuses) t.equal(status, 200, link)
+  const words = ['dev', 'functions', '--native', '--port', '0', '--runtimes', 'node,lua']
+  let url = ''
+  // The last one stays for the browser.
+  for (const node of NODES) {
+    const running = await start(words, toEnv(node, { FN_UI_ENABLED: '1' }))
+    t.teardown(running.stop)
+    url = running.url
+    for (const address of ['/docs', '/console']) {
+      const statuses = await fetchPage(`${url}${address}`)
+      t.ok(statuses.size > 4, `${address} names ${statuses.size} files`)
+      for (const [link, status] of statuses) t.equal(status, 200, link)
+    }
   }
 
   if (noBrowser !== false) {
@@ -313,18 +331,17 @@ t.test('[package.5] types and values are found by modules and by CommonJS', asyn
     t.equal(stdout, '', options.join(' '))
   }
 
-  const run = (text: string, ...options: string[]): string =>
-    execFileSync(process.execPath, [...options, '--eval', text], { cwd: user, encoding: 'utf8' }).trim()
-  const required = run("console.log(Object.keys(require('fngw')).sort().join())")
-  const imported = run("console.log(Object.keys(await import('fngw')).sort().join())", '--input-type=module')
-  t.equal(required.replace('__esModule,', ''), imported, 'the same values')
-  const declared = readFileSync(join(root, 'cjs/index.d.cts'), 'utf8').matchAll(/declare const (\w+)/g)
-  t.same([...declared].map(([, name]) => name).sort(), imported.split(','), 'every value is declared')
-  t.equal(
-    run("import('fngw').then(m => console.log(m.createGateway === require('fngw').createGateway))"),
-    'true',
-    'one copy',
-  )
+  for (const node of NODES) {
+    const run = (text: string, ...options: string[]): string =>
+      execFileSync(node, [...options, '--eval', text], { cwd: user, encoding: 'utf8' }).trim()
+    const required = run("console.log(Object.keys(require('fngw')).sort().join())")
+    const imported = run("console.log(Object.keys(await import('fngw')).sort().join())", '--input-type=module')
+    t.equal(required.replace('__esModule,', ''), imported, 'the same values')
+    const declared = readFileSync(join(root, 'cjs/index.d.cts'), 'utf8').matchAll(/declare const (\w+)/g)
+    t.same([...declared].map(([, name]) => name).sort(), imported.split(','), 'every value is declared')
+    const one = "import('fngw').then(m => console.log(m.createGateway === require('fngw').createGateway))"
+    t.equal(run(one), 'true', 'one copy')
+  }
 })
 
 t.test('[package.5] attw finds nothing wrong, for resolvers of every age', async t => {

@@ -29,6 +29,9 @@ if (!existsSync(`${root}/node_modules/tap`)) {
 
 const isCoverage = process.argv.includes('--coverage')
 const named = process.argv.slice(2).filter(word => word !== '--coverage')
+const isWhole = named.length === 0 && process.env.CI !== undefined
+// It costs the files that start the product a third more processor time.
+const takesCoverage = isCoverage || isWhole
 const all = readdirSync(`${root}/test`, { recursive: true })
   .map(String)
   .filter(file => file.endsWith('.test.ts') && !file.includes('fixtures'))
@@ -39,19 +42,32 @@ const chosen =
 const files = isCoverage ? chosen.filter(file => namesakeOf(root, file) !== null) : chosen
 if (files.length === 0) process.stderr.write(`no test file is named ${named.join(', ')}\n`)
 
-/** Files of 20 s and more. They come first, so that at the end no job waits for another's long file. */
+/**
+ * Files of 15 s and more. They come first, so that at the end no job waits for another's long file. Those that build with cargo are
+ * apart from each other: they share a folder, and cargo lets one in at a time.
+ */
 const LONGEST = [
   'test/runtimes/conformance.test.ts',
   'test/runtime/lua-runtime.test.ts',
-  'test/docs.test.ts',
-  'test/dependencies/rust.test.ts',
-  'test/e2e/fuzz.test.ts',
   'test/console/function.test.ts',
   'test/e2e/isolation.test.ts',
-  'test/e2e/kill-installs.test.ts',
-  'test/e2e/hostile-daemon.test.ts',
-  'test/e2e/policy.test.ts',
+  'test/dependencies/rust.test.ts',
   'test/package.test.ts',
+  'test/e2e/isolation-builds.test.ts',
+  'test/e2e/fuzz.test.ts',
+  'test/e2e/detached.test.ts',
+  'test/docs.test.ts',
+  'test/e2e/kill-installs.test.ts',
+  'test/e2e/stand-in.test.ts',
+  'test/e2e/policy.test.ts',
+  'test/e2e/hostile-daemon.test.ts',
+  'test/runtimes/rust.test.ts',
+  'test/e2e/many-functions.test.ts',
+  'test/runtimes/node.test.ts',
+  'test/processes/processes.test.ts',
+  'test/e2e/attack.test.ts',
+  'test/e2e/streaming.test.ts',
+  'test/gateway/gateway.test.ts',
 ]
 const rankOf = ({ file }) => (LONGEST.includes(file) ? LONGEST.indexOf(file) : LONGEST.length)
 
@@ -60,7 +76,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
   return new Promise(resolve => {
     const startedAt = performance.now()
     // Coverage is counted once.
-    const module = version === null ? namesakeOf(root, file) : null
+    const module = takesCoverage && version === null ? namesakeOf(root, file) : null
     const folder = module === null ? null : mkdtempSync(join(tmpdir(), 'fngw-coverage-'))
     const isInside = folder !== null && !countsProcesses(file)
     const hook = isInside ? ['--import', './test/helpers/coverage-hook.mjs'] : []
@@ -77,7 +93,6 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
         ...env,
         ...tap.env,
         ...(product !== null && { FNGW_TEST_PROGRAM: product.program }),
-        ...(sources !== null && { FNGW_TEST_COMPILED: sources.folder }),
         TAP_TIMEOUT: String(FILE_TIMEOUT_MS / 1000),
         ...(folder !== null && { NODE_V8_COVERAGE: folder }),
       },
@@ -156,11 +171,11 @@ function toReport({ text, isLate }) {
   return [...late, ...open, ...(kept.length > 0 ? kept : lines.slice(-40))].join('\n')
 }
 
-const tap = await prepareTap(root)
-if (tap.note !== null) process.stdout.write(`${tap.note}\n`)
 // A few files start the program from its sources, which is sooner than compiling it.
 const product = files.length > COMPILED_FROM_FILES ? compileProduct() : null
 const sources = files.length > COMPILED_FROM_FILES ? await compileSources() : null
+const tap = await prepareTap(root, sources?.folder ?? null)
+if (tap.note !== null) process.stdout.write(`${tap.note}\n`)
 const sum = { passed: 0, failed: 0, skipped: 0 }
 /** Modules with what of them their own tests ran. */
 const covered = new Map()
@@ -186,14 +201,12 @@ const work = async () => {
     if (totals.failed > 0) process.stdout.write(`${toReport(outcome)}\n`)
   }
 }
-const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism())
+// One more than there are processors: files also wait, for processes and for time that passes.
+const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism() + 1)
 await Promise.all(Array.from({ length: jobs }, work))
 product?.cleanup()
 sources?.cleanup()
-const { text: coverageText, isLow } = toCoverageReport(covered, {
-  isLong: isCoverage,
-  isWhole: named.length === 0 && process.env.CI !== undefined,
-})
+const { text: coverageText, isLow } = toCoverageReport(covered, { isLong: isCoverage, isWhole })
 process.stdout.write(coverageText)
 process.stdout.write(`${sum.passed} passed, ${sum.failed} failed${sum.skipped > 0 ? `, ${sum.skipped} skipped` : ''}\n`)
 process.exit(sum.failed === 0 && sum.passed > 0 && !isLow ? 0 : 1)

@@ -16,6 +16,7 @@ import t, { type Test } from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
 import { PackageFolder, PackageSets } from '../../lib/dependencies/package-set.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
+import { FROM_SOURCES } from '../helpers/cli.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 // Interpreters and installers are slow on a busy machine.
@@ -168,7 +169,7 @@ t.test(
   async t => {
     const program = fileURLToPath(new URL('../helpers/put-and-die.ts', import.meta.url))
     const run = (root: string, version: string, step: number) =>
-      spawnSync(process.execPath, ['--import', 'tsx', program, root, version, String(step)], { encoding: 'utf8' })
+      spawnSync(process.execPath, [...FROM_SOURCES, program, root, version, String(step)], { encoding: 'utf8' })
     const prepare = (): string => {
       const tree = makeTree({ 'fn/handler.py': '' })
       t.teardown(tree.cleanup)

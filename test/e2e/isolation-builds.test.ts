@@ -6,6 +6,7 @@ import { startCli } from '../helpers/cli.ts'
 import { missingToolchain } from '../helpers/compiled.ts'
 import { NO_COMPOSER } from '../helpers/composer-bed.ts'
 import { HOSTILE_PACKAGES, toScript, VICTIM_SECRET } from '../helpers/hostile-packages.ts'
+import { startedGo } from '../helpers/shell-handlers.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 t.setTimeout(280_000)
@@ -25,7 +26,7 @@ async function serve(
   t: Test,
   files: (root: string) => Record<string, TreeEntry>,
   runtimes: string,
-  pack?: (root: string) => void,
+  { pack, go }: { pack?: ((root: string) => void) | undefined; go?: string } = {},
 ) {
   const tree = makeTree(VICTIM)
   t.teardown(() => tree.cleanup())
@@ -42,6 +43,7 @@ async function serve(
     FN_PY_REQUIREMENTS_OPTIONS: '1',
     PIP_NO_INDEX: '1',
     npm_config_offline: 'true',
+    ...(go !== undefined && { FN_GO_BIN: go }),
   }
   const args = ['run', tree.root, '--native', '--port', '0', '--runtimes', runtimes]
   const fngw = await startCli(args, { cwd: tree.root, env })
@@ -83,7 +85,7 @@ for (const [language, { skip, files, pack }] of Object.entries(HOSTILE_PACKAGES)
     `[runtime/isolation.17, files/tool-user.1] ${language}: the build of a package runs as the user of its function`,
     { skip: NO_ROOT || skip || (language === 'php' && NO_COMPOSER) },
     async t => {
-      const { tree, ask, fngw } = await serve(t, root => files(toScript(root)), `node,${language}`, pack)
+      const { tree, ask, fngw } = await serve(t, root => files(toScript(root)), `node,${language}`, { pack })
       const { status, text } = await ask(`/${language}`)
       if (!t.equal(status, 200, `${text}${fngw.stderr()}`)) return
       const seen = toFields(text)
@@ -116,12 +118,9 @@ t.test(
   { skip: NO_ROOT },
   async t => {
     const toLink = (root: string) => `ln -sf ${root}/victim/handler.js stolen.js`
-    const { tree, ask } = await serve(
-      t,
-      root => HOSTILE_PACKAGES.node.files(toLink(root)),
-      'node',
-      HOSTILE_PACKAGES.node.pack,
-    )
+    const { tree, ask } = await serve(t, root => HOSTILE_PACKAGES.node.files(toLink(root)), 'node', {
+      pack: HOSTILE_PACKAGES.node.pack,
+    })
     const { status, text } = await ask('/node')
     t.equal(status, 500, text)
     t.notMatch(text, VICTIM_SECRET)
@@ -143,7 +142,7 @@ t.test(
       'evil/handler.go': handler,
       'evil/stub_amd64.s': `#include "${root}/victim/key.h"\nTEXT ·stub(SB), 4, $0\n\tKEY\n`,
     })
-    const { ask, fngw } = await serve(t, files, 'node,go')
+    const { ask, fngw } = await serve(t, files, 'node,go', { go: await startedGo(t) })
     const plain = await ask('/plain')
     t.match(plain, { status: 200, text: /^33\d{3}$/ }, `${plain.text}${fngw.stderr()}`)
     const evil = await ask('/evil')
@@ -157,7 +156,7 @@ t.test(
   { skip: NO_ROOT },
   async t => {
     const { node } = HOSTILE_PACKAGES
-    const { tree, ask, fngw } = await serve(t, root => node.files(toScript(root)), 'node', node.pack)
+    const { tree, ask, fngw } = await serve(t, root => node.files(toScript(root)), 'node', { pack: node.pack })
     t.equal((await ask('/node')).status, 200)
     fngw.child.kill('SIGTERM')
     await fngw.ended

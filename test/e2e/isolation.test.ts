@@ -18,7 +18,17 @@ import { createGateway, type Gateway } from '../../lib/index.ts'
 import { runCli, startCli } from '../helpers/cli.ts'
 import { childrenOf, commandOf, descendantsOf, isRunning, statusOf } from '../helpers/processes.ts'
 import { injectBuilt } from '../helpers/compiled.ts'
-import { HANDLERS, LANGUAGES, type Language, makeRoot, PYTHON, run, SECRET, serve } from '../helpers/shell-handlers.ts'
+import {
+  HANDLERS,
+  LANGUAGES,
+  type Language,
+  makeRoot,
+  PYTHON,
+  run,
+  SECRET,
+  serve,
+  startedGo,
+} from '../helpers/shell-handlers.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
 
@@ -60,7 +70,11 @@ t.test(
 
 /** One gateway for the tests of a level: compiled functions take seconds. */
 let isolated: Promise<{ gateway: Gateway; root: string }> | null = null
-const serveIsolated = () => (isolated ??= serve(t, LANGUAGES, { isolation: 'user', isolationFiles: 'close' }))
+const serveIsolated = () => (isolated ??= startIsolated())
+async function startIsolated() {
+  const go = LANGUAGES.includes('go') ? { go: await startedGo(t) } : {}
+  return serve(t, LANGUAGES, { isolation: 'user', isolationFiles: 'close', binaries: { python: PYTHON, ...go } })
+}
 
 const NO_ROOT =
   process.platform !== 'linux' || process.geteuid?.() !== 0 ? 'changing users needs Linux and root' : false

@@ -6,6 +6,7 @@ import { startNpmRegistry } from '../helpers/npm-registry.ts'
 import { TEST_PACKAGES } from '../helpers/npm-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { makeWheels } from '../helpers/wheels.ts'
+import { until } from '../helpers/worker-client.ts'
 
 t.setTimeout(120_000)
 
@@ -93,7 +94,7 @@ t.test(
     const { id } = (await gateway.inject({ url: '/_fn/jobs', method: 'POST', payload })).json() as { id: string }
     const isDone = async () =>
       ((await gateway.inject(`/_fn/jobs/${id}`)).json() as { status: string }).status === 'done'
-    while (!(await isDone())) {}
+    await until(isDone, 100_000)
     await gateway.close()
 
     const git = (...words: string[]) => spawnSync('git', words, { cwd: root, encoding: 'utf8' }).stdout

@@ -90,7 +90,11 @@ t.test(
     let isOver = false
     const asking = (async () => {
       const answers = []
-      while (!isOver) answers.push(await ask())
+      while (!isOver) {
+        answers.push(await ask())
+        // Composer needs the processor too.
+        await new Promise(resolve => setTimeout(resolve, 5))
+      }
       return answers
     })()
     await gateway.reload()

@@ -12,6 +12,7 @@ import {
   ownMark,
   RootLock,
 } from '../../lib/files/root-lock.ts'
+import { FROM_SOURCES } from '../helpers/cli.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
 
@@ -49,11 +50,9 @@ interface Asker {
 }
 
 async function startAsker(t: Test, root: string): Promise<Asker> {
-  const child = spawn(
-    process.execPath,
-    ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', ASKER, root],
-    { stdio: ['pipe', 'pipe', 'inherit'] },
-  )
+  const child = spawn(process.execPath, [...FROM_SOURCES, '--input-type=module', '-e', ASKER, root], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
   const ended = new Promise<void>(resolve => child.once('close', () => resolve()))
   const kill = async () => {

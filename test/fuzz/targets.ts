@@ -18,7 +18,7 @@ import { GatewayGreeting } from '../../lib/runtime/greeting.ts'
 import { encodeFrame, FrameReader, KIND, ProtocolError } from '../../lib/runtime/wire-protocol.ts'
 import { makeClaim } from '../helpers/claims.ts'
 import { makeBuilds, missingToolchain } from '../helpers/compiled.ts'
-import { naiveMatch, naiveOrder, naivePattern, naiveSegments, naiveShape } from '../helpers/naive-router.ts'
+import { naiveMatch, naiveOrder, naivePattern, naiveSegments } from '../helpers/naive-router.ts'
 import { hasOpenssl, makeCertificate, SECRET } from '../helpers/remote-bed.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
 import { type DaemonClient, startDaemon } from '../helpers/worker-client.ts'
@@ -726,7 +726,7 @@ const routes: Target<RouteCase> = {
           .map(parts => `/${parts.join('/')}`),
       }),
       check: ({ patterns, path }) => {
-        const all = new Map(patterns.map(text => [naiveShape(naivePattern(text)), naivePattern(text)]))
+        const all = new Map(patterns.map(naivePattern).map(pattern => [pattern.shape, pattern]))
         const table = buildRouteTable(
           [...all.values()].map(({ text }, i) => makeClaim(`GET ${text}`, { fn: `f${i}` })),
           { functions: [], forceUrl: false },

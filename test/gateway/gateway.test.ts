@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway, type GatewayOptions, type ReloadRecord, SettingsError } from '../../lib/index.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
+import { FROM_SOURCES } from '../helpers/cli.ts'
 import { commandOf, isAlive, listProcesses } from '../helpers/processes.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -428,7 +429,7 @@ t.test(
     t.teardown(cleanup)
     const script = fileURLToPath(new URL('../fixtures/embed.ts', import.meta.url))
     for (const mode of ['close', 'stay']) {
-      const child = spawn(process.execPath, ['--import', import.meta.resolve('tsx'), script, root, mode], {
+      const child = spawn(process.execPath, [...FROM_SOURCES, script, root, mode], {
         stdio: ['ignore', 'pipe', 'inherit'],
       })
       // Asked for at once: on a busy machine its end may be told before its last words.

@@ -2,16 +2,17 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
+/** What lets Node run the sources: the loader of test/run.mjs, which has them compiled, or tsx. */
+export const FROM_SOURCES: readonly string[] = [
+  '--import',
+  process.execArgv.find(word => word.includes('tap-loader.mjs')) ?? import.meta.resolve('tsx'),
+]
+
 /** Command line that starts `fngw`: what test/run.mjs compiled for all files, or the sources. */
 export const FNGW: readonly [program: string, ...args: string[]] =
   process.env.FNGW_TEST_PROGRAM !== undefined
     ? [process.execPath, process.env.FNGW_TEST_PROGRAM]
-    : [
-        process.execPath,
-        '--import',
-        import.meta.resolve('tsx'),
-        fileURLToPath(new URL('../../bin/fngw.ts', import.meta.url)),
-      ]
+    : [process.execPath, ...FROM_SOURCES, fileURLToPath(new URL('../../bin/fngw.ts', import.meta.url))]
 
 export interface CliOptions {
   cwd: string

@@ -16,6 +16,7 @@ import type { InjectResponse } from '../../lib/http/inject.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { encodeFrame, KIND } from '../../lib/runtime/wire-protocol.ts'
+import { TESTED } from './conformance.ts'
 import { makeFn } from './fn.ts'
 import { childrenOf, commandOf, listProcesses } from './processes.ts'
 import { makeTree, type Tree, type TreeEntry } from './tree.ts'
@@ -41,9 +42,13 @@ export const FIXTURES = fileURLToPath(new URL('../../spec/fixtures/functions/all
 
 /** Bytes that are no text, others for each seed. */
 function toBytes(length: number, seed: number): Buffer {
+  const bytes = Buffer.alloc(length, 0xff)
   let state = seed + 1
-  const next = () => (state = (Math.imul(state, 48_271) >>> 0) % 2_147_483_647)
-  return Buffer.from(Array.from({ length }, (_, at) => (at === 0 ? 0xff : next() >>> 8)))
+  for (let at = 1; at < length; at++) {
+    state = (Math.imul(state, 48_271) >>> 0) % 2_147_483_647
+    bytes[at] = state >>> 8
+  }
+  return bytes
 }
 
 /** How often the threads of a process, and of those that it started, went to sleep so far. */
@@ -70,6 +75,7 @@ function countWatched(pid: number): number {
 
 /** Why the runtime cannot be tested here, null when it can. */
 export function missingToolchain(runtime: Compiled): string | null {
+  if (!TESTED.some(language => language.runtime === runtime)) return 'it runs in one version of Node alone'
   if (runtime === 'go') return spawnSync('go', ['version']).status === 0 ? null : 'go is not installed'
   const { status, stdout } = spawnSync('cargo', ['-V'], { encoding: 'utf8' })
   if (status !== 0) return 'cargo is not installed'
@@ -726,9 +732,11 @@ export async function checkGateway(t: Test, runtime: Compiled, handler: (text: s
   t.comment(`first call after the build: ${(performance.now() - started).toFixed(1)} ms`)
 
   tree.write({ [`hello/${file}`]: handler('edited') })
+  first.messages.length = 0
   await first.gateway.reload()
   let answer = await send(first.gateway)
-  // While it is built the version before answers.
+  await until(first.isBuilt, BUILD_WAIT_MS)
+  // The version before answers while it is built, and until a moment after that was logged.
   while (answer.text === 'one') answer = await send(first.gateway)
   t.match(answer, { status: 200, text: 'edited' })
 

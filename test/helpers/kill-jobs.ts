@@ -7,6 +7,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { FROM_SOURCES } from './cli.ts'
 import { makeTree, type Tree } from './tree.ts'
 import { createRandom } from './random.ts'
 
@@ -42,7 +43,7 @@ export async function startGateway(
 ): Promise<Running> {
   const child = spawn(
     process.execPath,
-    ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', GATEWAY, root, JSON.stringify(runtimes)],
+    [...FROM_SOURCES, '--input-type=module', '-e', GATEWAY, root, JSON.stringify(runtimes)],
     { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'], detached: true },
   )
   for await (const line of createInterface({ input: child.stdout! })) return { child, url: line }
@@ -281,11 +282,9 @@ export async function killKeepers(kills: number, seed: number): Promise<KillRepo
   const going = new Set<string>()
   try {
     while (report.kills < kills && report.wrong.length === 0) {
-      const child = spawn(
-        process.execPath,
-        ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', KEEPER, tree.root],
-        { stdio: ['ignore', 'pipe', 'inherit'] },
-      )
+      const child = spawn(process.execPath, [...FROM_SOURCES, '--input-type=module', '-e', KEEPER, tree.root], {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      })
       const ended = new Promise(resolve => child.once('exit', resolve))
       for await (const line of createInterface({ input: child.stdout })) {
         const [what, id = '', attempt] = line.split(' ')

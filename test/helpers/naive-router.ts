@@ -79,9 +79,19 @@ interface NaiveSegment {
 export interface NaivePattern {
   text: string
   segments: NaiveSegment[]
+  /** Two patterns with the same one match the same paths. */
+  shape: string
 }
 
+const known = new Map<string, NaivePattern>()
+
 export function naivePattern(text: string): NaivePattern {
+  const pattern = known.get(text) ?? readPattern(text)
+  known.set(text, pattern)
+  return pattern
+}
+
+function readPattern(text: string): NaivePattern {
   const parts = text.split('/').filter(part => part !== '')
   const segments = parts.map((part): NaiveSegment => {
     if (part === '*') return { kind: 4, text: 'wildcard' }
@@ -89,12 +99,7 @@ export function naivePattern(text: string): NaivePattern {
     if (part.endsWith('*?')) return { kind: 3, text: part.slice(1, -2) }
     return part.endsWith('*') ? { kind: 2, text: part.slice(1, -1) } : { kind: 1, text: part.slice(1) }
   })
-  return { text, segments }
-}
-
-/** Two patterns with the same key match the same paths. */
-export function naiveShape({ segments }: NaivePattern): string {
-  return JSON.stringify(segments.map(({ kind, text }) => (kind === 0 ? [text] : kind)))
+  return { text, segments, shape: JSON.stringify(segments.map(({ kind, text }) => (kind === 0 ? [text] : kind))) }
 }
 
 /** Params of a match as pairs in path order, or null. */

@@ -1,10 +1,11 @@
 /** One function a language that runs its body as a shell command: one set of attempts for all. */
 
+import { execFileSync } from 'node:child_process'
 import { chmodSync, existsSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
-import { injectBuilt, missingToolchain, shareCrates } from './compiled.ts'
+import { injectBuilt, makeBuilds, missingToolchain, shareCrates } from './compiled.ts'
 import { makeTree } from './tree.ts'
 
 /** Each runs its body as a shell command and answers with what that wrote: one set of attempts for all languages. */
@@ -90,6 +91,29 @@ export function makeRoot(t: Test, languages: readonly Language[]): ReturnType<ty
     chmodSync(tree.path(`${language}/fn.env.json`), 0o600)
   }
   return tree
+}
+
+/**
+ * A `go` that begins with what this user compiled already. A function that is built by a user of its own would compile the standard
+ * library too, which takes a processor 20 s.
+ * @returns full path of the program, for FN_GO_BIN
+ */
+export async function startedGo(t: Test): Promise<string> {
+  const bed = makeBuilds({ 'go/handler.go': HANDLERS.go[1] })
+  await bed.builds.prepare(bed.fn('go/handler.go'))
+  await bed.close()
+  const [program, cache] = ['echo $(command -v go)', 'go env GOCACHE'].map(command =>
+    execFileSync('sh', ['-c', command], { encoding: 'utf8' }).trim(),
+  )
+  const tree = makeTree()
+  t.teardown(() => tree.cleanup())
+  const own = '"$HOME/.cache/go-build"'
+  const copy = `[ "$1" != build ] || [ -e ${own} ] || { mkdir -p "$HOME/.cache" && cp -R '${tree.path('cache')}' ${own}; }`
+  tree.write({ go: `#!/bin/sh\n${copy}\nexec '${program}' "$@"\n` })
+  execFileSync('cp', ['-R', cache!, tree.path('cache')])
+  execFileSync('chmod', ['-R', 'a+rX', tree.root])
+  chmodSync(tree.path('go'), 0o755)
+  return tree.path('go')
 }
 
 export async function serve(

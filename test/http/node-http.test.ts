@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { LeanRequest, USES_INTERNALS } from '../../lib/http/node-http.ts'
+import { FROM_SOURCES } from '../helpers/cli.ts'
 import { RawConnection } from '../helpers/raw-http.ts'
 
 type Handler = (req: LeanRequest) => void
@@ -113,7 +114,7 @@ t.test('[http/public.41] with FNGW_PUBLIC_HTTP_ONLY=1 answers and descriptors co
     ['1', false],
   ] as const) {
     const env = { ...process.env, FNGW_PUBLIC_HTTP_ONLY: value }
-    const args = ['--import', 'tsx', '--input-type=module', '-e', text]
+    const args = [...FROM_SOURCES, '--input-type=module', '-e', text]
     const { stdout } = spawnSync(process.execPath, args, { env, encoding: 'utf8' })
     t.equal(stdout, `${uses} true\nnull\n`)
   }

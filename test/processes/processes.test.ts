@@ -27,6 +27,7 @@ import {
 } from '../helpers/processes-bed.ts'
 import { childrenOf, commandOf, isAlive } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
+import { until } from '../helpers/worker-client.ts'
 
 const HELLO = 'export const handler = event => ({ hello: event.query.name ?? "world", pid: process.pid })\n'
 /** Of a function, so that a front asks for a lease. */
@@ -242,9 +243,10 @@ t.test(
     await gateway.reload()
     for (const connection of [front, first]) t.match((await connection.ask('/busy')).text, /new/)
     const worker = Number(JSON.parse(leased))
-    while (isAlive(worker)) await new Promise(resolve => setImmediate(resolve))
-    while ((await gateway.inject({ url: '/_fn/metrics' })).text().match(/fn="busy".*state="lent"} 0$/m) === null)
-      await new Promise(resolve => setImmediate(resolve))
+    await waitUntil(() => !isAlive(worker), 'its worker ends')
+    const hasNone = async () =>
+      /fn="busy".*state="lent"} 0$/m.test((await gateway.inject({ url: '/_fn/metrics' })).text())
+    await until(hasNone, 20_000)
     t.pass('and is counted no more')
   },
 )
@@ -298,7 +300,7 @@ t.test(
     await gate.next()
     process.kill(fronts()[0]!, 'SIGKILL')
     await t.rejects(lost)
-    while (isAlive(worker)) await new Promise(resolve => setImmediate(resolve))
+    await waitUntil(() => !isAlive(worker), 'its worker ends')
     const running = Array.from({ length: 64 }, () => askFirst(gateway, gated('/busy', gate)))
     for (let at = 0; at < 64; at++) (await gate.next()).end('done')
     t.same(new Set((await Promise.all(running)).map(({ status }) => status)), new Set([200]))

@@ -7,7 +7,6 @@ import {
   naiveOrder,
   naivePattern,
   naiveSegments,
-  naiveShape,
   pairCount,
   randomPath,
   randomPattern,
@@ -216,7 +215,7 @@ t.test('[router/radix-tree.14] names that mean something to the language are pla
 
 t.test('[router/radix-tree.15] long paths take linear time', async t => {
   const find = makeTree(['/:a/:b/:c', '/a/:rest*', '/:x/*', '/a/a/a/a/:p', '/:all*?'])
-  const size = 65_536
+  const size = 1_048_576
   const paths: [string, string][] = [
     ['segments', '/a'.repeat(size / 2)],
     ['text', `/a/${'b'.repeat(size)}`],
@@ -227,9 +226,9 @@ t.test('[router/radix-tree.15] long paths take linear time', async t => {
     ['dots', `/a/${'./'.repeat(size / 2)}c`],
     ['a broken end', `/a/${'b/'.repeat(size / 2)}%`],
   ]
-  // 1600 look-ups of 64 KiB: quadratic work would be 7 million million steps, and the file would not end within its limit.
+  // Look-ups of 1 MiB: quadratic work would be 9 million million steps, and the file would not end within its limit.
   for (const [name, path] of paths) {
-    for (let count = 0; count < 200; count++) find(path)
+    find(path)
     t.pass(name)
   }
   t.equal(find('/a'.repeat(10_000)).params.rest?.length, 2 * 9_999 - 1)
@@ -261,7 +260,7 @@ t.test('[router/radix-tree.8] the tree finds what comparing everything finds', a
     const patterns = new Map<string, ReturnType<typeof naivePattern>>()
     for (let count = 1 + random.below(24); count > 0; count--) {
       const pattern = naivePattern(randomPattern(random))
-      patterns.set(naiveShape(pattern), pattern)
+      patterns.set(pattern.shape, pattern)
     }
     const all = [...patterns.values()]
     const find = makeTree(all.map(pattern => pattern.text))

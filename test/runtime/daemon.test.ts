@@ -8,6 +8,7 @@ import { findProgram, findVersionProblem, toInstallHint } from '../../lib/runtim
 import { Daemon, type DaemonEvent } from '../../lib/runtime/daemon.ts'
 import { NO_TRUST } from '../../lib/runtime/worker-socket.ts'
 import { encodeFrame, FrameReader, KIND } from '../../lib/runtime/wire-protocol.ts'
+import { FROM_SOURCES } from '../helpers/cli.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { isAlive, childrenOf, commandOf } from '../helpers/processes.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
@@ -340,7 +341,7 @@ t.test('[runtime/daemon.9] kill -9 of the gateway leaves no process', async t =>
     process.on('exit', () => bed.tree.cleanup())
   `
   tree.write({ 'gateway.mts': script })
-  const gateway = spawn(process.execPath, ['--import', 'tsx', tree.path('gateway.mts')], {
+  const gateway = spawn(process.execPath, [...FROM_SOURCES, tree.path('gateway.mts')], {
     stdio: ['ignore', 'pipe', 'inherit'],
     cwd: process.cwd(),
   })

@@ -18,6 +18,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { packageFile, runtimeFile, socketBases, SocketFolder } from '../../lib/runtime/package-files.ts'
+import { FROM_SOURCES } from '../helpers/cli.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const gatewayFolders = (root: string) => readdirSync(root).filter(name => /^fngw-[A-Za-z0-9]{6}$/.test(name))
@@ -136,7 +137,7 @@ t.test('[runtime/daemon.5, reliability.6] gateways that start together among lef
     for await (const _ of process.stdin);
     await new SocketFolder([${JSON.stringify(tree.root)}]).removeStale()`
   const gateways = Array.from({ length: 4 }, () =>
-    spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', script], {
+    spawn(process.execPath, [...FROM_SOURCES, '--input-type=module', '-e', script], {
       stdio: ['pipe', 'pipe', 'pipe'],
     }),
   )
