@@ -14,10 +14,10 @@ import type { OpenSpan } from '../observe/trace.ts'
 import type { EdgeLookup, OwnAddresses, ResolvedAddress } from './addresses.ts'
 import type { AnswerHead } from './answer-parser.ts'
 import { type AnswerOwner, EdgeAnswer } from './answer.ts'
-import { checkAddresses, type EdgeConnections, type Reuse, sendPinned, type UpstreamRequest } from './connections.ts'
+import { checkAddresses, type EdgeConnections, sendPinned } from './connections.ts'
 import { headerOf } from '../invocation/forwarded-headers.ts'
 import { type EdgeRequest, failed } from './target.ts'
-import type { AnswerTaker } from './upstream-connection.ts'
+import type { AnswerTaker, Reuse, UpstreamRequest } from './upstream-connection.ts'
 
 /** Requests that may be sent again when a kept connection turns out to be closed (RFC 9110 9.2.2). */
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'PUT', 'DELETE'])
