@@ -46,8 +46,6 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   #reuse: Reuse = 'none'
   #answer: EdgeAnswer | null = null
   #isOver = false
-  /** Index in the list of all transfers. */
-  place = 0
   /** Its outcome; `left` unless another one came. */
   result: 'answered' | 'failed' | 'left' = 'left'
   /** Status of the upstream; 0 before it answered. */
@@ -98,8 +96,9 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   fail(error: GatewayError): void {
     if (this.#isOver) return
     this.result = 'failed'
+    const isBegun = this.#answer?.isBegun === true
     this.stop()
-    if (this.#answer?.isBegun === true) this.#call.answerEnd(error)
+    if (isBegun) this.#call.answerEnd(error)
     else this.#call.fail(error)
   }
 
