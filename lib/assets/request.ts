@@ -7,21 +7,8 @@ import type { Asset, AssetForm, Coding } from './file.ts'
 /** `Accept-Encoding` texts remembered as read. */
 const KNOWN_ACCEPT_ENCODINGS = 64
 
-/** Headers that decide about the answer; null when absent, repeated ones joined. */
-export interface AssetHead {
-  accept: string | null
-  acceptEncoding: string | null
-  fetchMode: string | null
-  fetchDest: string | null
-  range: string | null
-  ifRange: string | null
-  ifMatch: string | null
-  ifNoneMatch: string | null
-  ifModifiedSince: string | null
-  ifUnmodifiedSince: string | null
-}
-
-const FIELDS: Readonly<Record<string, keyof AssetHead>> = {
+/** Headers that decide about the answer, and their names here. */
+const FIELDS = {
   accept: 'accept',
   'accept-encoding': 'acceptEncoding',
   'sec-fetch-mode': 'fetchMode',
@@ -32,28 +19,23 @@ const FIELDS: Readonly<Record<string, keyof AssetHead>> = {
   'if-none-match': 'ifNoneMatch',
   'if-modified-since': 'ifModifiedSince',
   'if-unmodified-since': 'ifUnmodifiedSince',
-}
+} as const
+type Field = (typeof FIELDS)[keyof typeof FIELDS]
+
+/** Null when absent, repeated ones joined. */
+export type AssetHead = Record<Field, string | null>
+
+const NO_HEADERS = Object.fromEntries(Object.values(FIELDS).map(field => [field, null])) as AssetHead
 
 export function readAssetHead(rawHeaders: readonly string[]): AssetHead {
-  const head: AssetHead = {
-    accept: null,
-    acceptEncoding: null,
-    fetchMode: null,
-    fetchDest: null,
-    range: null,
-    ifRange: null,
-    ifMatch: null,
-    ifNoneMatch: null,
-    ifModifiedSince: null,
-    ifUnmodifiedSince: null,
-  }
+  const head = { ...NO_HEADERS }
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     const first = rawHeaders[i]!.charCodeAt(0) | 32
     // a, i, r, s: most headers begin with another letter.
     if (first !== 97 && first !== 105 && first !== 114 && first !== 115) continue
     const name = rawHeaders[i]!.toLowerCase()
     if (!Object.hasOwn(FIELDS, name)) continue
-    const field = FIELDS[name]!
+    const field = FIELDS[name as keyof typeof FIELDS]
     const earlier = head[field]
     head[field] = earlier === null ? rawHeaders[i + 1]! : `${earlier}, ${rawHeaders[i + 1]}`
   }
