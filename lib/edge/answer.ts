@@ -33,15 +33,12 @@ interface AnswerSource {
   resume(): void
 }
 
-/** Who made the request. */
+/** The transfer that the answer belongs to. */
 export interface AnswerOwner {
-  /** The upstream gave a sign of life, or is waited for again. */
-  onSign(): void
-  /** The client is what is waited for. */
-  onClientSlow(): void
-  onFailed(error: GatewayError): void
-  /** The answer is complete; it is handed to the call after this. */
-  onComplete(): void
+  readonly time: { onUpstream(): void; onClient(): void }
+  fail(error: GatewayError): void
+  /** The answer is complete; the call gets it after this. */
+  complete(): void
 }
 
 /**
@@ -134,13 +131,13 @@ export class EdgeAnswer {
   }
 
   #fail(error: GatewayError): void {
-    if (this.#state !== 'over') this.#owner.onFailed(error)
+    if (this.#state !== 'over') this.#owner.fail(error)
   }
 
   /** @param piece - valid during the call only */
   onPiece(piece: Buffer): void {
     if (this.#state === 'over') return
-    this.#owner.onSign()
+    this.#owner.time.onUpstream()
     this.#bytes += piece.length
     if (this.#bytes > this.#request.maxResponseBytes) {
       this.#fail(toTooLarge(this.#request.maxResponseBytes))
@@ -203,8 +200,8 @@ export class EdgeAnswer {
     const now = this.#outstanding >= EDGE_WINDOW_BYTES ? 'client' : this.#isCounting ? 'decoder' : 'upstream'
     if (now === before) return
     this.#waitsFor = now
-    if (now === 'client') this.#owner.onClientSlow()
-    else if (before === 'client') this.#owner.onSign()
+    if (now === 'client') this.#owner.time.onClient()
+    else if (before === 'client') this.#owner.time.onUpstream()
     if (before === 'upstream') this.#source.pause()
     else if (now === 'upstream') this.#source.resume()
   }
@@ -235,7 +232,7 @@ export class EdgeAnswer {
     if (this.#state === 'over') return
     const { isBegun } = this
     const held = this.#held
-    this.#owner.onComplete()
+    this.#owner.complete()
     this.#call.endedAt = this.#clock.monotonic()
     if (isBegun) this.#call.answerEnd(null)
     else this.#call.answer(this.#head, held.length === 1 ? held[0]! : Buffer.concat(held), false)
