@@ -252,7 +252,7 @@ export class UpstreamConnection implements AnswerSink, KeptTimes {
       lookup: toLookup(addresses),
       noDelay: true,
       servername,
-      // Whatever the environment says: an unverified upstream is anybody.
+      // Whatever the environment says: an unverified upstream may be anyone.
       rejectUnauthorized: true,
       ALPNProtocols: ['http/1.1'],
       ...(ca !== null && { ca }),

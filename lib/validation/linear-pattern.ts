@@ -219,7 +219,7 @@ function toBranch(tree: Node, budget: { left: number }): Branch {
     items.shift()
   }
   if (guards.length > 0 && anchors.length === 0)
-    throw new PatternProblem('looks ahead without ^ in front: write "^(?!...)"')
+    throw new PatternProblem('has a lookahead without ^ in front: write "^(?!...)"')
   return { guards, program: toProgram({ op: 'sequence', items: [...anchors, ...items] }, budget) }
 }
 
@@ -241,7 +241,7 @@ function toProgram(tree: Node, budget: { left: number }): Program {
         writeRepeat(node.item, node.min, node.max)
         break
       case 'look':
-        throw new PatternProblem('looks ahead or behind inside the text: only "^(?=...)" and "^(?!...)" are possible')
+        throw new PatternProblem('has a lookahead inside the pattern: only "^(?=...)" and "^(?!...)" are supported')
       default:
         emit(node)
     }
@@ -333,7 +333,7 @@ class Parser {
         ? [whole.startsWith('+') ? 1 : 0, whole.startsWith('?') ? 1 : Number.POSITIVE_INFINITY]
         : [Number(low), comma === '' ? Number(low) : high === '' ? Number.POSITIVE_INFINITY : Number(high)]
     if (item.op !== 'char' && item.op !== 'sequence' && item.op !== 'choice' && item.op !== 'repeat')
-      throw new PatternProblem('repeats something that takes no character')
+      throw new PatternProblem('repeats something that matches no character')
     if (min > MAX_INSTRUCTIONS || (max > MAX_INSTRUCTIONS && max !== Number.POSITIVE_INFINITY))
       throw new PatternProblem('is too large: its repetitions make too many steps')
     return { op: 'repeat', item, min, max }
@@ -348,13 +348,13 @@ class Parser {
     if (atom === '^') return { op: 'start' }
     if (atom === '$') return { op: 'end' }
     if (atom === '\\b' || atom === '\\B') return { op: 'word', isEdge: atom === '\\b' }
-    if (/^\\[1-9k]/.test(atom)) throw new PatternProblem('refers back to a group, which is not possible here')
+    if (/^\\[1-9k]/.test(atom)) throw new PatternProblem('has a backreference, which is not supported')
     return toChar(atom)
   }
 
   #group(): Node {
     const head = /^\((?:\?(?:<([=!])|<[^>]*>|([:=!])))?/.exec(this.#text.slice(this.#at, this.#at + 200))!
-    if (head[1] !== undefined) throw new PatternProblem('looks behind, which is not possible here')
+    if (head[1] !== undefined) throw new PatternProblem('has a lookbehind, which is not supported')
     this.#at += head[0].length
     const item = this.#choice()
     this.#at++

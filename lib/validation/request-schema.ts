@@ -259,7 +259,7 @@ function* parts(
   for (const child of [...target, ...more(schema)]) yield* parts(child, definitions, more, left - 1)
 }
 
-/** What every value has to pass: not the branches of a choice. */
+/** Schemas that every value has to pass: not the branches of a choice. */
 function requiredParts({ allOf }: SchemaObject): readonly Schema[] {
   return Array.isArray(allOf) ? allOf : []
 }

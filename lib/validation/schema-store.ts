@@ -99,7 +99,7 @@ export class SchemaStore {
     const { file, warnings } = parseSchemaFile(source, path)
     if (file !== null || lastGood === null) return { stamp, file, warnings }
     const kept = `${path}: is not used: its last good version stays in force`
-    return { stamp, file: lastGood, warnings: [...warnings, toWarning('CONFIG_KEPT', path, kept, 'Mend the file.')] }
+    return { stamp, file: lastGood, warnings: [...warnings, toWarning('CONFIG_KEPT', path, kept, 'Fix the file.')] }
   }
 
   async #check(fn: FunctionVersion): Promise<Checked> {
@@ -113,16 +113,15 @@ export class SchemaStore {
 
   async #compile(fn: FunctionVersion): Promise<Checked> {
     const file = this.fileOf(fn)
-    if (fn.schema === null)
-      return toUnusable(fn, 'there is no schema.json beside the handler', 'Write one, or remove invoke.validate.')
-    if (file === null) return toUnusable(fn, `${fn.schema.path} cannot be used`, 'Mend it, or remove invoke.validate.')
+    if (fn.schema === null) return toUnusable(fn, 'it has no schema.json', 'Write one, or remove invoke.validate.')
+    if (file === null) return toUnusable(fn, `${fn.schema.path} cannot be used`, 'Fix it, or remove invoke.validate.')
     try {
       const { methods, exampleContentType: bodyType } = fn.policy
       const compiler = await this.#nextCompiler()
       const options = { methods, bodyType, compiler, checksAnswers: this.#checksAnswers }
       return { schema: new RequestSchema(file, options), warnings: [] }
     } catch (error) {
-      return toUnusable(fn, `${fn.schema.path}: ${(error as Error).message}`, 'Mend the schema.')
+      return toUnusable(fn, `${fn.schema.path}: ${(error as Error).message}`, 'Fix the schema.')
     }
   }
 
