@@ -9,7 +9,7 @@ import { close, fstat, open, read, statSync } from 'node:fs'
 import type { AssetsMount } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
-import { toAllow } from '../core/http-text.ts'
+import { headerOf, toAllow } from '../core/http-text.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import type { Exchange, Step, Abandonable } from '../http/exchange.ts'
 import type { RouteTable } from '../router/route-table.ts'
@@ -208,11 +208,8 @@ function closeFile({ responder }: Exchange, fd: number): void {
   responder.descriptors.giveBack()
 }
 
-function hasCoding({ req: { rawHeaders } }: Exchange): boolean {
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]!.length === 15 && rawHeaders[i]!.toLowerCase() === 'accept-encoding') return true
-  }
-  return false
+function hasCoding({ req }: Exchange): boolean {
+  return headerOf(req.rawHeaders, 'accept-encoding') !== null
 }
 
 function hasBody({ status }: Decision): boolean {
