@@ -7,8 +7,8 @@
  * So each request gets the state of the disk after it asked, and one folder never has more than one look under way.
  */
 
-import { lstat, stat, type Stats } from 'node:fs'
-import { lstat as lstatAsync, readdir, stat as statAsync } from 'node:fs/promises'
+import { stat, type Stats } from 'node:fs'
+import { lstat, readdir, stat as statAsync } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
 import { type Asset, type FileState, isSameState, toState } from './file.ts'
 
@@ -112,40 +112,35 @@ export class AbsentForms {
 
   /** @param forms - as they were read, null for those that cannot be used */
   async end(forms: Pick<Asset, (typeof FORMS)[number][0]>): Promise<void> {
-    const missing = FORMS.flatMap(([coding, ending]) => (forms[coding] === null ? [ending] : []))
-    const isAbsent = await Promise.all(missing.map(ending => lstatAsync(this.#path + ending).then(isNone, isNoEntry)))
-    this.endings = missing.filter((_, index) => isAbsent[index])
+    this.endings = await this.#absentOf(FORMS.flatMap(([coding, ending]) => (forms[coding] === null ? [ending] : [])))
   }
 
   /** @param onLooked - true when all that was not there still is not; never called before it has returned */
   look(onLooked: (isSame: boolean) => void): void {
     this.#folder.ask((state, isSettled) => {
-      if (state !== null && this.#state !== null && isSameFolder(state, this.#state)) onLooked(true)
-      else
-        this.#lookForEach(isAbsent => {
-          this.#state = isAbsent && isSettled ? state : null
-          onLooked(isAbsent)
-        })
+      if (state !== null && this.#state !== null && isSameFolder(state, this.#state)) {
+        onLooked(true)
+        return
+      }
+      void this.#absentOf(this.endings).then(absent => {
+        const isSame = absent.length === this.endings.length
+        this.#state = isSame && isSettled ? state : null
+        onLooked(isSame)
+      })
     })
   }
 
-  #lookForEach(onLooked: (isAbsent: boolean) => void): void {
-    let open = this.endings.length
-    let isAbsent = true
-    for (const ending of this.endings) {
-      lstat(this.#path + ending, error => {
-        isAbsent &&= isNoEntry(error)
-        open -= 1
-        if (open === 0) onLooked(isAbsent)
-      })
-    }
+  async #absentOf(endings: readonly Ending[]): Promise<Ending[]> {
+    const isAbsent = await Promise.all(
+      endings.map(ending =>
+        lstat(this.#path + ending).then(
+          () => false,
+          error => error.code === 'ENOENT',
+        ),
+      ),
+    )
+    return endings.filter((_, index) => isAbsent[index])
   }
-}
-
-const isNone = (): boolean => false
-
-function isNoEntry(error: NodeJS.ErrnoException | null): boolean {
-  return error?.code === 'ENOENT'
 }
 
 /** A file changed less than this many milliseconds ago is not kept: its next change may bear the same time. */

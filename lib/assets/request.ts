@@ -1,6 +1,6 @@
 /** A request for a static file: its headers, the name it asks for, conditions and ranges (RFC 9110 sections 13 and 14). Owner: §2.11. */
 
-import { matchesTag } from '../core/http-text.ts'
+import { headerOf, matchesTag } from '../core/http-text.ts'
 import { unescapeCanonical } from '../router/path.ts'
 import type { Asset, AssetForm, Coding } from './file.ts'
 
@@ -8,56 +8,21 @@ import type { Asset, AssetForm, Coding } from './file.ts'
 const KNOWN_ACCEPT_ENCODINGS = 64
 
 /** Headers that decide about the answer; null when absent, repeated ones joined. */
-export interface AssetHead {
-  accept: string | null
-  acceptEncoding: string | null
-  fetchMode: string | null
-  fetchDest: string | null
-  range: string | null
-  ifRange: string | null
-  ifMatch: string | null
-  ifNoneMatch: string | null
-  ifModifiedSince: string | null
-  ifUnmodifiedSince: string | null
-}
+export type AssetHead = ReturnType<typeof readAssetHead>
 
-const FIELDS: Readonly<Record<string, keyof AssetHead>> = {
-  accept: 'accept',
-  'accept-encoding': 'acceptEncoding',
-  'sec-fetch-mode': 'fetchMode',
-  'sec-fetch-dest': 'fetchDest',
-  range: 'range',
-  'if-range': 'ifRange',
-  'if-match': 'ifMatch',
-  'if-none-match': 'ifNoneMatch',
-  'if-modified-since': 'ifModifiedSince',
-  'if-unmodified-since': 'ifUnmodifiedSince',
-}
-
-export function readAssetHead(rawHeaders: readonly string[]): AssetHead {
-  const head: AssetHead = {
-    accept: null,
-    acceptEncoding: null,
-    fetchMode: null,
-    fetchDest: null,
-    range: null,
-    ifRange: null,
-    ifMatch: null,
-    ifNoneMatch: null,
-    ifModifiedSince: null,
-    ifUnmodifiedSince: null,
+export function readAssetHead(rawHeaders: readonly string[]) {
+  return {
+    accept: headerOf(rawHeaders, 'accept'),
+    acceptEncoding: headerOf(rawHeaders, 'accept-encoding'),
+    fetchMode: headerOf(rawHeaders, 'sec-fetch-mode'),
+    fetchDest: headerOf(rawHeaders, 'sec-fetch-dest'),
+    range: headerOf(rawHeaders, 'range'),
+    ifRange: headerOf(rawHeaders, 'if-range'),
+    ifMatch: headerOf(rawHeaders, 'if-match'),
+    ifNoneMatch: headerOf(rawHeaders, 'if-none-match'),
+    ifModifiedSince: headerOf(rawHeaders, 'if-modified-since'),
+    ifUnmodifiedSince: headerOf(rawHeaders, 'if-unmodified-since'),
   }
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    const first = rawHeaders[i]!.charCodeAt(0) | 32
-    // a, i, r, s: most headers begin with another letter.
-    if (first !== 97 && first !== 105 && first !== 114 && first !== 115) continue
-    const name = rawHeaders[i]!.toLowerCase()
-    if (!Object.hasOwn(FIELDS, name)) continue
-    const field = FIELDS[name]!
-    const earlier = head[field]
-    head[field] = earlier === null ? rawHeaders[i + 1]! : `${earlier}, ${rawHeaders[i + 1]}`
-  }
-  return head
 }
 
 /** Hidden or ambiguous names: a segment that begins with a dot, an escaped slash, a backslash, control characters. */

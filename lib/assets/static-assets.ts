@@ -9,7 +9,7 @@ import { close, fstat, open, read, statSync } from 'node:fs'
 import type { AssetsMount } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
-import { toAllow } from '../core/http-text.ts'
+import { headerOf, toAllow } from '../core/http-text.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import type { Exchange, Step, Abandonable } from '../http/exchange.ts'
 import type { RouteTable } from '../router/route-table.ts'
@@ -83,7 +83,7 @@ class StaticAssets {
       return exchange.ended ? true : 'later'
     }
     if (this.#names.isAbsent(name) && this.#hasRoute(exchange)) return false
-    this.#store.find(name, wantsCoding, exchange, this.#onFile)
+    this.#find(exchange, name, wantsCoding, 1)
     return 'later'
   }
 
@@ -104,7 +104,17 @@ class StaticAssets {
     if (exchange.method === 'GET' || exchange.method === 'HEAD') return false
     const name = toAssetName(exchange.path)
     if (name === null) return false
-    this.#store.find(name, false, exchange, this.#onOtherMethod)
+    this.#store.find(name, false, (asset, error) => {
+      if (exchange.ended) return
+      const headers = { Allow: toAllow(['GET']) }
+      if (error !== null) exchange.responder.sendError(exchange, error)
+      else if (asset === null) exchange.resume?.()
+      else
+        exchange.responder.sendError(
+          exchange,
+          new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers }),
+        )
+    })
     return 'later'
   }
 
@@ -112,29 +122,17 @@ class StaticAssets {
   readonly fallBack: Step = exchange => {
     if (!this.#isApplication || (exchange.method !== 'GET' && exchange.method !== 'HEAD')) return false
     if (!isPagePath(exchange.path) || !isNavigation(readAssetHead(exchange.req.rawHeaders))) return false
-    this.#store.find(INDEX, hasCoding(exchange), exchange, this.#onFile)
+    this.#find(exchange, INDEX, hasCoding(exchange), 1)
     return 'later'
   }
 
-  readonly #onFile = (exchange: Exchange, asset: Asset | null, error: GatewayError | null): void => {
-    this.#take(exchange, asset, error, 1)
-  }
-
-  #take(exchange: Exchange, asset: Asset | null, error: GatewayError | null, attempt: number): void {
-    if (exchange.ended) return
-    if (error !== null) exchange.responder.sendError(exchange, error)
-    else if (asset === null) exchange.resume?.()
-    else this.#answer(exchange, asset, attempt)
-  }
-
-  readonly #onOtherMethod = (exchange: Exchange, asset: Asset | null, error: GatewayError | null): void => {
-    if (exchange.ended) return
-    const refused = new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', {
-      headers: { Allow: toAllow(['GET']) },
+  #find(exchange: Exchange, name: string, wantsCoding: boolean, attempt: number): void {
+    this.#store.find(name, wantsCoding, (asset, error) => {
+      if (exchange.ended) return
+      if (error !== null) exchange.responder.sendError(exchange, error)
+      else if (asset === null) exchange.resume?.()
+      else this.#answer(exchange, asset, attempt)
     })
-    if (error !== null) exchange.responder.sendError(exchange, error)
-    else if (asset === null) exchange.resume?.()
-    else exchange.responder.sendError(exchange, refused)
   }
 
   #answer(exchange: Exchange, asset: Asset, attempt: number): void {
@@ -201,8 +199,7 @@ class StaticAssets {
       )
       return
     }
-    const next = attempt + 1
-    this.#store.find(name, hasCoding(exchange), exchange, (_, asset, error) => this.#take(exchange, asset, error, next))
+    this.#find(exchange, name, hasCoding(exchange), attempt + 1)
   }
 }
 
@@ -211,11 +208,8 @@ function closeFile({ responder }: Exchange, fd: number): void {
   responder.descriptors.giveBack()
 }
 
-function hasCoding({ req: { rawHeaders } }: Exchange): boolean {
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]!.length === 15 && rawHeaders[i]!.toLowerCase() === 'accept-encoding') return true
-  }
-  return false
+function hasCoding({ req }: Exchange): boolean {
+  return headerOf(req.rawHeaders, 'accept-encoding') !== null
 }
 
 function hasBody({ status }: Decision): boolean {

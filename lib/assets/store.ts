@@ -24,7 +24,6 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { AbsentForms, ASSET_LISTING_MS, ASSET_SETTLE_MS, FolderLook, FORMS } from './folder-look.ts'
 import { type Asset, type AssetForm, isSameState, type ReadFile, toAsset, toState } from './file.ts'
-import type { Exchange } from '../http/exchange.ts'
 
 /** Files up to this size are kept in memory, up to a number of bytes and files in all. */
 export const MAX_CACHED_ASSET_BYTES = 1024 * 1024
@@ -37,7 +36,7 @@ const ASSET_SIBLING_SLACK_MS = 2000
 export const ASSET_TRUST = { ms: ASSET_LISTING_MS, asks: 32 } as const
 
 /** Takes the asset that was found; null for nothing that may be served. Never called before `find` has returned. */
-type OnAsset = (exchange: Exchange, asset: Asset | null, error: GatewayError | null) => void
+type OnAsset = (asset: Asset | null, error: GatewayError | null) => void
 
 /** Errors that mean: not here, or not for you. Anything else is the system's trouble and must not look like a missing file. */
 const ABSENT: ReadonlySet<string | undefined> = new Set([
@@ -95,26 +94,15 @@ class Known {
   }
 }
 
-/** A look at the disk that is under way, and who waits for it. */
-class Flight {
-  readonly exchanges: Exchange[] = []
-  readonly listeners: OnAsset[] = []
-
-  add(exchange: Exchange, onAsset: OnAsset): void {
-    this.exchanges.push(exchange)
-    this.listeners.push(onAsset)
-  }
-}
-
 export class AssetStore {
   readonly #directory: string
   readonly #clock: Clock
   /** By name, oldest first. */
   readonly #known = new Map<string, Known>()
   #knownBytes = 0
-  /** Looks at one file, and at one file with its compressed ones. */
-  readonly #flights = new Map<string, Flight>()
-  readonly #fullFlights = new Map<string, Flight>()
+  /** Looks at the disk that are under way, at one file and at one file with its compressed ones: all that wait for each. */
+  readonly #flights = new Map<string, OnAsset[]>()
+  readonly #fullFlights = new Map<string, OnAsset[]>()
   /** By full path. */
   readonly #folders = new Map<string, FolderLook>()
 
@@ -155,19 +143,18 @@ export class AssetStore {
    * @param name - path below the directory; a folder stands for its `index.html`
    * @param wantsCoding - true when a compressed form would do
    */
-  find(name: string, wantsCoding: boolean, exchange: Exchange, onAsset: OnAsset): void {
+  find(name: string, wantsCoding: boolean, onAsset: OnAsset): void {
     const flights = wantsCoding ? this.#fullFlights : this.#flights
     const underWay = flights.get(name)
     if (underWay !== undefined) {
-      underWay.add(exchange, onAsset)
+      underWay.push(onAsset)
       return
     }
-    const flight = new Flight()
-    flight.add(exchange, onAsset)
+    const flight = [onAsset]
     flights.set(name, flight)
-    const land = (asset: Asset | null, error: GatewayError | null): void => {
+    const land: OnAsset = (asset, error) => {
       flights.delete(name)
-      for (let i = 0; i < flight.exchanges.length; i++) flight.listeners[i]!(flight.exchanges[i]!, asset, error)
+      for (const onAsset of flight) onAsset(asset, error)
     }
     const known = this.#known.get(name)
     if (known === undefined) this.#first(name, land)
@@ -175,19 +162,14 @@ export class AssetStore {
   }
 
   /** Most names that are asked for do not exist: they cost one look. */
-  #first(name: string, land: (asset: Asset | null, error: GatewayError | null) => void): void {
+  #first(name: string, land: OnAsset): void {
     stat(`${this.#directory}/${name}`, error => {
       if (error === null) this.#load(name, land)
       else land(null, toFileTrouble(error))
     })
   }
 
-  #again(
-    name: string,
-    known: Known,
-    wantsCoding: boolean,
-    land: (asset: Asset | null, error: GatewayError | null) => void,
-  ): void {
+  #again(name: string, known: Known, wantsCoding: boolean, land: OnAsset): void {
     const { asset, absent } = known
     const { plain } = asset
     const startedAt = this.#clock.monotonic()
@@ -232,7 +214,7 @@ export class AssetStore {
     return folder
   }
 
-  #load(name: string, land: (asset: Asset | null, error: GatewayError | null) => void): void {
+  #load(name: string, land: OnAsset): void {
     this.#read(name).then(
       asset => land(asset, null),
       error => land(null, toFileTrouble(error)),

@@ -51,6 +51,16 @@ export function isJsonType(contentType: string): boolean {
   return JSON_TYPE.test(contentType.trim())
 }
 
+/** The value of one header, repeated ones joined; null when absent. @param rawHeaders - names and values in turn */
+export function headerOf(rawHeaders: readonly string[], lowerName: string): string | null {
+  let found: string | null = null
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]!.length !== lowerName.length || rawHeaders[i]!.toLowerCase() !== lowerName) continue
+    found = found === null ? rawHeaders[i + 1]! : `${found}, ${rawHeaders[i + 1]}`
+  }
+  return found
+}
+
 /** Text without its percent escapes, undone once; null when one is malformed or not UTF-8 (`%zz`, `%c0%ae`). */
 export function decodePercent(text: string): string | null {
   if (!text.includes('%')) return text

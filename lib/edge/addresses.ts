@@ -1,7 +1,7 @@
 /** Which addresses an upstream may have, and the look-up of its name. Spec: §2.10. */
 
 import { lookup } from 'node:dns'
-import { BlockList, isIP } from 'node:net'
+import { BlockList, isIP, SocketAddress } from 'node:net'
 import { Semaphore } from '../core/semaphore.ts'
 
 /**
@@ -90,15 +90,15 @@ export function classifyAddress(address: string): AddressKind {
   if (nat64.check(plain, 'ipv6')) return classifyAddress(toInnerV4(plain))
   // No name has such an address: it is a way to write an IPv4 one past a check of texts.
   if (mapped.check(plain, 'ipv6')) return classifyAddress(toInnerV4(plain)) === 'never' ? 'never' : 'private'
-  if (compatible.check(plain, 'ipv6')) return toGroups(plain).join(':') === '0:0:0:0:0:0:0:1' ? 'private' : 'never'
+  if (compatible.check(plain, 'ipv6')) return toPlainV6(plain) === LOOPBACK_V6 ? 'private' : 'never'
   return globalV6.check(plain, 'ipv6') && !privateV6.check(plain, 'ipv6') ? 'public' : 'private'
 }
 
-/** One text for each address: no zone, a mapped IPv4 address as IPv4, IPv6 in eight plain groups. */
+/** One text for each address: no zone, a mapped IPv4 address as IPv4, IPv6 in its shortest form. */
 export function toCanonicalAddress(address: string): string {
   const plain = withoutZone(address)
   if (isIP(plain) !== 6) return plain
-  return mapped.check(plain, 'ipv6') ? toInnerV4(plain) : toGroups(plain).join(':')
+  return mapped.check(plain, 'ipv6') ? toInnerV4(plain) : toPlainV6(plain)
 }
 
 function withoutZone(address: string): string {
@@ -106,32 +106,22 @@ function withoutZone(address: string): string {
   return percent === -1 ? address : address.slice(0, percent)
 }
 
+/** @param address - a valid IPv6 address */
+function toPlainV6(address: string): string {
+  return new SocketAddress({ address, family: 'ipv6' }).address
+}
+
 /** The last 32 bits of an IPv6 address. */
 function toInnerV4(address: string): string {
-  const [, , , , , , high = '0', low = '0'] = toGroups(address)
-  const bits = [Number.parseInt(high, 16), Number.parseInt(low, 16)]
+  const groups = toPlainV6(address).split(':')
+  const last = groups.at(-1)!
+  if (last.includes('.')) return last
+  const bits = [groups.at(-2), last].map(group => Number.parseInt(group || '0', 16))
   return bits.flatMap(group => [group >> 8, group & 255]).join('.')
 }
 
-/** Eight groups of lower-case hexadecimal digits without leading zeros. @param address - a valid IPv6 address */
-function toGroups(address: string): string[] {
-  const [head = '', tail] = address
-    .toLowerCase()
-    .replace(/[\d.]+\.\d+$/, dotted)
-    .split('::')
-  const toList = (part: string) => (part === '' ? [] : part.split(':'))
-  const before = toList(head)
-  const after = toList(tail ?? '')
-  const zeros = Array.from({ length: 8 - before.length - after.length }, () => '0')
-  return [...before, ...(tail === undefined ? [] : zeros), ...after].map(group =>
-    Number.parseInt(group, 16).toString(16),
-  )
-}
-
-function dotted(v4: string): string {
-  const [a = 0, b = 0, c = 0, d = 0] = v4.split('.').map(Number)
-  return `${(a * 256 + b).toString(16)}:${(c * 256 + d).toString(16)}`
-}
+const EVERY_V6 = '::'
+const LOOPBACK_V6 = '::1'
 
 export interface ListeningSocket {
   /** As bound: an address, or `0.0.0.0` or `::` for all of them. */
@@ -181,9 +171,6 @@ export class OwnAddresses {
     })
   }
 }
-
-const EVERY_V6 = '0:0:0:0:0:0:0:0'
-const LOOPBACK_V6 = '0:0:0:0:0:0:0:1'
 
 /** Name look-ups at once: the system's resolver holds a thread of the pool that files need too. */
 export const EDGE_LOOKUPS = 2

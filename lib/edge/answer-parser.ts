@@ -46,7 +46,7 @@ export class AnswerError extends Error {
 
 /** Characters of a line with the size of a chunk, its extensions included. */
 const MAX_SIZE_LINE = 4096
-const HEAD_END = Buffer.from('\r\n\r\n')
+const HEAD_END = '\r\n\r\n'
 const [CR, LF] = [13, 10]
 
 type State = 'head' | 'length' | 'close' | 'size' | 'chunk' | 'gap' | 'trailers' | 'done'
@@ -55,11 +55,10 @@ export class AnswerParser {
   readonly #sink: AnswerSink
   #state: State = 'done'
   #isHeadRequest = false
-  /** The start of a head that came in parts. */
-  #kept: Buffer | null = null
-  #keptBytes = 0
-  /** A line that came in parts. */
-  #line = ''
+  /** The start of a head or a line that came in parts. */
+  #text = ''
+  /** The last characters of the start of a head. */
+  #tail = ''
   #trailerChars = 0
   /** Bytes left of the body or chunk. */
   #left = 0
@@ -126,49 +125,38 @@ export class AnswerParser {
 
   #addHead(bytes: Buffer, from: number): number {
     let at = from
-    if (this.#kept === null) {
-      // Line ends that an earlier server sent too many.
-      while (at < bytes.length && (bytes[at] === CR || bytes[at] === LF)) at += 1
-      if (at === bytes.length) return at
-      const end = bytes.indexOf(HEAD_END, at)
-      if (end >= 0) return this.#takeHead(bytes, at, end)
+    // Line ends that an earlier server sent too many.
+    if (this.#text === '') while (at < bytes.length && (bytes[at] === CR || bytes[at] === LF)) at += 1
+    const end = this.#findHeadEnd(bytes, at)
+    const stop = end < 0 ? bytes.length : end
+    if (this.#text.length + stop - at > MAX_REPLY_HEADER_BYTES + HEAD_END.length)
+      throw new AnswerError('ANSWER_HEAD_TOO_LARGE')
+    const text = this.#text + bytes.toString('latin1', at, stop)
+    if (end < 0) {
+      this.#text = text
+      this.#tail = (this.#tail + bytes.toString('latin1', Math.max(at, stop - HEAD_END.length + 1))).slice(-3)
+      return stop
     }
-    return this.#joinHead(bytes, at)
-  }
-
-  /** A head in parts: joined in memory that doubles, so that single bytes cost no more than a whole. */
-  #joinHead(bytes: Buffer, at: number): number {
-    const earlier = this.#keptBytes
-    const length = Math.min(bytes.length - at, MAX_REPLY_HEADER_BYTES + HEAD_END.length - earlier)
-    let kept = this.#kept
-    if (kept === null || kept.length < earlier + length) {
-      const grown = Buffer.allocUnsafe(Math.max(1024, (earlier + length) * 2))
-      kept?.copy(grown, 0, 0, earlier)
-      this.#kept = kept = grown
-    }
-    bytes.copy(kept, earlier, at, at + length)
-    this.#keptBytes = earlier + length
-    const end = kept.subarray(0, this.#keptBytes).indexOf(HEAD_END, Math.max(0, earlier - HEAD_END.length + 1))
-    if (end >= 0) {
-      const isOver = this.#takeHead(kept, 0, end)
-      return at + isOver - earlier
-    }
-    if (this.#keptBytes > MAX_REPLY_HEADER_BYTES) throw new AnswerError('ANSWER_HEAD_TOO_LARGE')
-    return at + length
-  }
-
-  /** @returns where the body begins */
-  #takeHead(bytes: Buffer, start: number, end: number): number {
-    if (end - start > MAX_REPLY_HEADER_BYTES) throw new AnswerError('ANSWER_HEAD_TOO_LARGE')
-    const head = parseHead(bytes.toString('latin1', start, end))
-    this.#kept = null
-    this.#keptBytes = 0
+    this.#text = this.#tail = ''
+    const head = parseHead(text.slice(0, -HEAD_END.length))
     // Informational: the answer follows. After 101 the bytes are not HTTP.
-    if (head.status < 200 && head.status !== 101) return end + HEAD_END.length
+    if (head.status < 200 && head.status !== 101) return stop
     this.#beginBody(head)
     this.#sink.onHead(head)
     if (this.#left === 0 && this.#state === 'length') this.#end()
-    return end + HEAD_END.length
+    return stop
+  }
+
+  /**
+   * Of the parts before this one only the last characters are searched: a head in single bytes costs no more than a whole one.
+   * @returns where the body begins; -1 when the head goes on
+   */
+  #findHeadEnd(bytes: Buffer, at: number): number {
+    const tail = this.#tail
+    const spread = tail === '' ? -1 : (tail + bytes.toString('latin1', at, at + HEAD_END.length - 1)).indexOf(HEAD_END)
+    if (spread >= 0) return at + spread + HEAD_END.length - tail.length
+    const end = bytes.indexOf(HEAD_END, at)
+    return end < 0 ? -1 : end + HEAD_END.length
   }
 
   #beginBody({ status, coding, length }: AnswerHead): void {
@@ -200,11 +188,11 @@ export class AnswerParser {
     const end = bytes.indexOf(LF, at)
     const limit = this.#state === 'trailers' ? MAX_REPLY_HEADER_BYTES : MAX_SIZE_LINE
     const stop = end < 0 ? bytes.length : end + 1
-    if (this.#line.length + stop - at > limit) throw malformed()
-    this.#line += bytes.toString('latin1', at, stop)
+    if (this.#text.length + stop - at > limit) throw malformed()
+    this.#text += bytes.toString('latin1', at, stop)
     if (end < 0) return stop
-    const line = this.#line
-    this.#line = ''
+    const line = this.#text
+    this.#text = ''
     if (!line.endsWith('\r\n')) throw malformed()
     this.#takeLine(line.slice(0, -2))
     return stop

@@ -33,16 +33,21 @@ interface AnswerSource {
   resume(): void
 }
 
-/** Who made the request. */
+/** The transfer that the answer belongs to. */
 export interface AnswerOwner {
-  /** The upstream gave a sign of life, or is waited for again. */
-  onSign(): void
-  /** The client is what is waited for. */
-  onClientSlow(): void
-  onFailed(error: GatewayError): void
-  /** The answer is complete; it is handed to the call after this. */
-  onComplete(): void
+  readonly time: { onUpstream(): void; onClient(): void }
+  fail(error: GatewayError): void
+  /** The answer is complete; the call gets it after this. */
+  complete(): void
 }
+
+/**
+ * - `held`: its start is held back
+ * - `due`: the time for that is over; it begins with the next piece
+ * - `begun`: the call has its head
+ * - `over`: nothing more reaches the call
+ */
+type AnswerState = 'held' | 'due' | 'begun' | 'over'
 
 export class EdgeAnswer {
   readonly #call: Call
@@ -52,20 +57,20 @@ export class EdgeAnswer {
   readonly #source: AnswerSource
   readonly #head: ReplyHead
   readonly #decoded: DecodedSize | null
-  /** The start of the body while it is held back; null once the call has its head. */
-  #held: Buffer[] | null = []
+  #state: AnswerState = 'held'
+  /** The start of the body while it is held back. */
+  #held: Buffer[] = []
   /** How many of those lie where the next read overwrites them. */
   #views = 0
   #holdTimer: NodeJS.Timeout | null = null
-  #isHoldOver = false
   #bytes = 0
   /** Bytes handed on that the client has not taken. */
   #outstanding = 0
-  #isClientSlow = false
-  #isPaused = false
+  #waitsFor: 'upstream' | 'decoder' | 'client' = 'upstream'
+  /** A piece is with the decoder. */
   #isCounting = false
+  /** The upstream has sent all of it. */
   #isReceived = false
-  #isOver = false
 
   /** @throws GatewayError for a head that cannot be passed on */
   constructor(
@@ -88,12 +93,15 @@ export class EdgeAnswer {
     // A body that cannot be decoded cannot be counted: a few bytes of it may stand for more memory than its decoder has.
     if (!DecodedSize.canCount(codings)) throw failed('upstream answered with a Content-Encoding that cannot be counted')
     this.#decoded = codings.length > 0 ? new DecodedSize(codings, request.maxResponseBytes) : null
-    call.grantEdge = bytes => this.#onGrant(bytes)
+    call.grantEdge = bytes => {
+      this.#outstanding -= bytes
+      this.#setFlow()
+    }
   }
 
-  /** True once the call has its head: an error can then only cut the answer. */
+  /** True while the call has its head and waits for more: an error can then only cut the answer. */
   get isBegun(): boolean {
-    return this.#held === null
+    return this.#state === 'begun'
   }
 
   /** Bytes of the body that came so far. */
@@ -104,9 +112,10 @@ export class EdgeAnswer {
   /** The bytes that have come were handed over, and more is to come: only now is it worth a timer. */
   onRead(): void {
     this.#keepViews()
-    if (this.#isOver || this.#held === null || this.#holdTimer !== null || this.#isHoldOver) return
+    if (this.#state !== 'held' || this.#holdTimer !== null) return
     this.#holdTimer = this.#clock.setTimeout(() => {
-      this.#isHoldOver = true
+      if (this.#state !== 'held') return
+      this.#state = 'due'
       // A piece that is being counted may turn out too large: that is known in a moment.
       if (!this.#isCounting) this.#release()
     }, EDGE_HOLD_MS)
@@ -114,25 +123,26 @@ export class EdgeAnswer {
 
   /** Nothing reaches the call from here on. */
   stop(): void {
-    this.#isOver = true
+    this.#state = 'over'
+    this.#held = []
     this.#call.grantEdge = null
     if (this.#holdTimer !== null) this.#clock.clearTimeout(this.#holdTimer)
     this.#decoded?.close()
   }
 
   #fail(error: GatewayError): void {
-    if (!this.#isOver) this.#owner.onFailed(error)
+    if (this.#state !== 'over') this.#owner.fail(error)
   }
 
   /** @param piece - valid during the call only */
   onPiece(piece: Buffer): void {
-    if (this.#isOver) return
-    this.#owner.onSign()
+    if (this.#state === 'over') return
+    this.#owner.time.onUpstream()
     this.#bytes += piece.length
     if (this.#bytes > this.#request.maxResponseBytes) {
       this.#fail(toTooLarge(this.#request.maxResponseBytes))
     } else if (this.#decoded === null) {
-      if (this.#held !== null) this.#views += 1
+      if (this.#state !== 'begun') this.#views += 1
       this.#pass(piece)
     } else {
       const kept = Buffer.from(piece)
@@ -153,62 +163,52 @@ export class EdgeAnswer {
   }
 
   #pass(piece: Buffer): void {
-    if (this.#held === null) {
+    if (this.#state === 'begun') {
       this.#handOn(piece)
     } else {
       this.#held.push(piece)
-      if (this.#isHoldOver || this.#bytes > EDGE_HOLD_BYTES) this.#release()
+      if (this.#state === 'due' || this.#bytes > EDGE_HOLD_BYTES) this.#release()
     }
     this.#setFlow()
   }
 
   /** Begins the call's answer with what was held back. */
   #release(): void {
-    const held = this.#held
-    if (this.#isOver || held === null) return
-    this.#held = null
+    this.#state = 'begun'
     this.#views = 0
     this.#call.answer(this.#head, NOTHING, true)
-    for (const piece of held) this.#handOn(piece)
+    for (const piece of this.#held) this.#handOn(piece)
+    this.#held = []
     this.#setFlow()
   }
 
   #keepViews(): void {
     const held = this.#held
-    if (held !== null)
-      for (; this.#views > 0; this.#views -= 1) held[held.length - this.#views] = copyOf(held.at(-this.#views)!)
+    for (; this.#views > 0; this.#views -= 1) held[held.length - this.#views] = Buffer.from(held.at(-this.#views)!)
   }
 
   #handOn(piece: Buffer): void {
-    if (this.#isOver) return
+    if (this.#state === 'over') return
     this.#outstanding += piece.length
     this.#call.answerChunk(piece)
   }
 
-  #onGrant(bytes: number): void {
-    this.#outstanding -= bytes
-    this.#setFlow()
-  }
-
   /** A slow client, or a piece that is being counted, stops the upstream's socket; memory holds what was under way. */
   #setFlow(): void {
-    if (this.#isOver) return
-    const isClientSlow = this.#outstanding >= EDGE_WINDOW_BYTES
-    const isPaused = isClientSlow || this.#isCounting
-    if (isClientSlow !== this.#isClientSlow) {
-      this.#isClientSlow = isClientSlow
-      if (isClientSlow) this.#owner.onClientSlow()
-      else this.#owner.onSign()
-    }
-    if (isPaused === this.#isPaused) return
-    this.#isPaused = isPaused
-    if (isPaused) this.#source.pause()
-    else this.#source.resume()
+    if (this.#state === 'over') return
+    const before = this.#waitsFor
+    const now = this.#outstanding >= EDGE_WINDOW_BYTES ? 'client' : this.#isCounting ? 'decoder' : 'upstream'
+    if (now === before) return
+    this.#waitsFor = now
+    if (now === 'client') this.#owner.time.onClient()
+    else if (before === 'client') this.#owner.time.onUpstream()
+    if (before === 'upstream') this.#source.pause()
+    else if (now === 'upstream') this.#source.resume()
   }
 
   onEnd(): void {
     this.#isReceived = true
-    if (this.#isOver) return
+    if (this.#state === 'over') return
     if (this.#decoded === null) this.#finish()
     else if (!this.#isCounting) this.#finishDecoded(this.#decoded)
   }
@@ -221,26 +221,22 @@ export class EdgeAnswer {
   }
 
   #failDecoded(problem: DecodedProblem): void {
-    const isTooLarge = problem === 'too large'
     this.#fail(
-      isTooLarge
+      problem === 'too large'
         ? toTooLarge(this.#request.maxResponseBytes)
         : failed('upstream response does not match its Content-Encoding'),
     )
   }
 
   #finish(): void {
-    if (this.#isOver) return
-    this.#owner.onComplete()
-    this.#call.endedAt = this.#clock.monotonic()
+    if (this.#state === 'over') return
+    const { isBegun } = this
     const held = this.#held
-    if (held === null) this.#call.answerEnd(null)
+    this.#owner.complete()
+    this.#call.endedAt = this.#clock.monotonic()
+    if (isBegun) this.#call.answerEnd(null)
     else this.#call.answer(this.#head, held.length === 1 ? held[0]! : Buffer.concat(held), false)
   }
-}
-
-function copyOf(bytes: Buffer): Buffer {
-  return Buffer.from(bytes)
 }
 
 export function toTooLarge(maxBytes: number): GatewayError {

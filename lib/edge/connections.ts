@@ -15,14 +15,16 @@ import type { Clock } from '../core/clock.ts'
 import { Descriptors } from '../core/host.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
 import type { OwnAddresses, ResolvedAddress } from './addresses.ts'
-import type { AnswerHead } from './answer-parser.ts'
 import { controlDenied, type EdgeRequest, failed, namesControl } from './target.ts'
 import {
   type AnswerTaker,
+  type KeptTimes,
+  type Reuse,
   type SentRequest,
   toReset,
   type Upstream,
   UpstreamConnection,
+  UpstreamRequest,
 } from './upstream-connection.ts'
 
 /** Connections to one upstream at once, and idle ones of all upstreams together. */
@@ -30,113 +32,46 @@ const EDGE_CONNECTIONS = { max: 256, idle: 512 } as const
 /** TLS sessions that are remembered: a further connection to the same upstream needs no whole handshake. */
 const TLS_SESSIONS = 100
 
-/**
- * Over which connection a request may go: any, a kept one only if it is trusted (the request cannot be sent again), or a new one
- * that is closed behind it.
- */
-export type Reuse = 'any' | 'trusted' | 'none'
-
 /** Connections and waiting requests of one upstream. */
-class Line {
+class HostPool {
   readonly key: string
   /** The one that was used last is used next, so that those that are not needed get old. */
   readonly idle: UpstreamConnection[] = []
-  readonly waiting: UpstreamRequest[] = []
+  readonly #waiting: UpstreamRequest[] = []
   open = 0
-  /** Requests that look for a connection at the end of the turn. */
-  due = 0
 
   constructor(key: string) {
     this.key = key
   }
-}
 
-/** A request and its answer. */
-export class UpstreamRequest implements AnswerTaker {
-  readonly upstream: Upstream
-  readonly sent: SentRequest
-  readonly reuse: Reuse
-  readonly #taker: AnswerTaker
-  readonly #line: Line | null
-  #connection: UpstreamConnection | null = null
-  #isOver = false
-
-  /** @param line - where it may wait; null for one that has its own connection */
-  constructor(upstream: Upstream, sent: SentRequest, reuse: Reuse, taker: AnswerTaker, line: Line | null) {
-    this.upstream = upstream
-    this.sent = sent
-    this.reuse = reuse
-    this.#taker = taker
-    this.#line = line
+  addWaiting(request: UpstreamRequest): void {
+    this.#waiting.push(request)
   }
 
-  /** True when it went over a connection that had been used before, and may have been closed just then. */
-  get isOverUsed(): boolean {
-    return this.#connection?.isReused === true
+  /** The first request that still waits. */
+  get firstWaiting(): UpstreamRequest | undefined {
+    while (this.#waiting[0]?.isOver === true) this.#waiting.shift()
+    return this.#waiting[0]
   }
 
-  /** True when its answer is not waited for any more. */
-  get isOver(): boolean {
-    return this.#isOver
-  }
-
-  sendOver(connection: UpstreamConnection): void {
-    this.#connection = connection
-    connection.send(this.sent, this)
-  }
-
-  pause(): void {
-    this.#connection?.pause()
-  }
-
-  resume(): void {
-    this.#connection?.resume()
-  }
-
-  /** Its connection is closed unless the answer was whole. No callback follows. */
-  destroy(): void {
-    if (this.#isOver) return
-    this.#isOver = true
-    const waiting = this.#line?.waiting.indexOf(this) ?? -1
-    if (waiting >= 0) this.#line!.waiting.splice(waiting, 1)
-    this.#connection?.destroy()
-  }
-
-  onHead(head: AnswerHead): void {
-    this.#taker.onHead(head)
-  }
-
-  onPiece(piece: Buffer): void {
-    this.#taker.onPiece(piece)
-  }
-
-  onRead(): void {
-    this.#taker.onRead()
-  }
-
-  onEnd(): void {
-    this.#isOver = true
-    this.#connection = null
-    this.#taker.onEnd()
-  }
-
-  onError(error: Error): void {
-    this.#isOver = true
-    this.#taker.onError(error)
+  takeWaiting(): UpstreamRequest | undefined {
+    const first = this.firstWaiting
+    this.#waiting.shift()
+    return first
   }
 }
 
 export class EdgeConnections {
-  readonly #lines = new Map<string, Line>()
-  /** All that are open. */
+  /** Those with open connections, by key. */
+  readonly #pools = new Map<string, HostPool>()
   readonly #open = new Set<UpstreamConnection>()
   /** By key of the upstream, oldest first. */
   readonly #sessions = new Map<string, Buffer>()
   readonly #descriptors: Descriptors
   readonly #limits: { readonly max: number; readonly idle: number }
   readonly #trust: KeptTrust
-  /** Those that look for a connection at the end of the turn. */
-  readonly #due: { line: Line; request: UpstreamRequest }[] = []
+  /** Requests that look for a connection at the end of the turn. */
+  readonly #due: UpstreamRequest[] = []
   #idle = 0
 
   constructor(
@@ -154,106 +89,111 @@ export class EdgeConnections {
     return this.#idle
   }
 
+  /** @throws GatewayError when too many files and connections are open */
   request(upstream: Upstream, sent: SentRequest, reuse: Reuse, taker: AnswerTaker): UpstreamRequest {
-    const key = toKey(upstream)
-    if (reuse === 'none') {
-      const request = new UpstreamRequest(upstream, sent, reuse, taker, null)
-      request.sendOver(this.#connect(upstream, key, null))
-      return request
-    }
-    let line = this.#lines.get(key)
-    if (line === undefined) {
-      line = new Line(key)
-      this.#lines.set(key, line)
-    }
-    const request = new UpstreamRequest(upstream, sent, reuse, taker, line)
-    this.#start(line, request)
+    const request = new UpstreamRequest(upstream, sent, reuse, taker)
+    this.#start(request)
     return request
   }
 
   /** Closes every connection; requests that wait for an answer fail as reset. */
   close(): void {
-    const due = this.#due.splice(0).map(({ request }) => request)
-    for (const line of this.#lines.values()) due.push(...line.waiting.splice(0))
-    for (const request of due) if (!request.isOver) request.onError(toReset())
+    const due = this.#due.splice(0)
+    for (const pool of this.#pools.values())
+      for (let next = pool.takeWaiting(); next !== undefined; next = pool.takeWaiting()) due.push(next)
+    for (const request of due) request.fail(toReset())
     for (const connection of this.#open) connection.close()
   }
 
-  #start(line: Line, request: UpstreamRequest): void {
-    if (request.reuse === 'trusted') {
-      if (line.idle.length === 0) {
-        this.#startNew(line, request)
-        return
-      }
-      line.due += 1
-      this.#due.push({ line, request })
+  #poolOf(upstream: Upstream): HostPool {
+    const key = toKey(upstream)
+    return this.#pools.get(key) ?? new HostPool(key)
+  }
+
+  #start(request: UpstreamRequest): void {
+    const pool = this.#poolOf(request.upstream)
+    if (request.reuse === 'none') {
+      this.#connect(request.upstream, pool, false).send(request)
+    } else if (request.reuse === 'any') {
+      let kept = this.#takeIdle(pool, pool.idle.length - 1)
+      while (kept?.isFree === false) kept = this.#takeIdle(pool, pool.idle.length - 1)
+      if (kept !== null) this.#send(request, kept)
+      else this.#startNew(pool, request)
+    } else if (pool.idle.length === 0) {
+      this.#startNew(pool, request)
+    } else {
+      this.#due.push(request)
       this.#trust.planTurn()
-      return
-    }
-    for (let kept = line.idle.pop(); kept !== undefined; kept = line.idle.pop()) {
-      this.#idle -= 1
-      if (kept.isFree) {
-        this.#send(request, kept)
-        return
-      }
-    }
-    this.#startNew(line, request)
-  }
-
-  /** At the end of a turn: what an upstream had closed by then is not idle any more. */
-  #startDue(): void {
-    for (const { line, request } of this.#due.splice(0)) {
-      line.due -= 1
-      try {
-        const kept = request.isOver ? null : this.#takeTrusted(line)
-        if (kept !== null) this.#send(request, kept)
-        else if (!request.isOver) this.#startNew(line, request)
-      } catch (error) {
-        request.onError(error as Error)
-      }
-      this.#dropUnused(line)
     }
   }
 
-  #takeTrusted({ key, idle }: Line): UpstreamConnection | null {
-    if (!this.#trust.isTrusted(key)) return null
-    const at = idle.findLastIndex(kept => kept.isFree && this.#trust.mayUse(kept))
+  #takeIdle({ idle }: HostPool, at: number): UpstreamConnection | null {
     if (at < 0) return null
     this.#idle -= 1
     return idle.splice(at, 1)[0]!
   }
 
-  #startNew(line: Line, request: UpstreamRequest): void {
-    if (line.open < this.#limits.max) {
-      this.#send(request, this.#connect(request.upstream, line.key, line))
+  /** At the end of a turn: a connection that its upstream had closed by then is not idle any more. */
+  #startDue(): void {
+    for (const request of this.#due.splice(0)) {
+      if (request.isOver) continue
+      const pool = this.#poolOf(request.upstream)
+      const isTrusted = this.#trust.isTrusted(pool.key)
+      const kept = this.#takeIdle(
+        pool,
+        pool.idle.findLastIndex(kept => isTrusted && kept.isFree && this.#trust.mayUse(kept)),
+      )
+      if (kept !== null) this.#send(request, kept)
+      else this.#startLate(pool, request)
+    }
+  }
+
+  #startNew(pool: HostPool, request: UpstreamRequest): void {
+    if (pool.open < this.#limits.max) {
+      this.#send(request, this.#connect(request.upstream, pool, true))
       return
     }
-    line.waiting.push(request)
+    pool.addWaiting(request)
     // None of them can be used for it: one makes room for another.
-    line.idle.find(kept => kept.isFree)?.destroy()
+    pool.idle.find(kept => kept.isFree)?.destroy()
+  }
+
+  /** For a request whose caller has gone on: an error reaches it as the outcome. */
+  #startLate(pool: HostPool, request: UpstreamRequest): void {
+    try {
+      this.#startNew(pool, request)
+    } catch (error) {
+      request.fail(error as Error)
+    }
   }
 
   #send(request: UpstreamRequest, connection: UpstreamConnection): void {
     this.#trust.noteSent(connection)
-    request.sendOver(connection)
+    connection.send(request)
   }
 
   /**
-   * @param line - that it stays with; null for one that is closed after its request
+   * @param isKept - false for one that is closed after its request
    * @throws GatewayError when too many files and connections are open
    */
-  #connect(upstream: Upstream, key: string, line: Line | null): UpstreamConnection {
+  #connect(upstream: Upstream, pool: HostPool, isKept: boolean): UpstreamConnection {
+    const { key } = pool
     this.#descriptors.take()
-    const connection = new UpstreamConnection(upstream, line !== null, this.#sessions.get(key), {
-      onFree: connection => this.#onFree(connection, line!),
+    const connection = new UpstreamConnection(upstream, isKept, this.#sessions.get(key), {
+      onFree: connection => this.#onFree(connection, pool),
       onClosed: (connection, isByUpstream) => {
+        this.#open.delete(connection)
+        this.#descriptors.giveBack()
         if (isByUpstream) this.#trust.noteClosed(key, connection)
-        this.#onClosed(connection, line)
+        if (isKept) this.#onClosed(connection, pool)
       },
     })
     this.#open.add(connection)
     if (upstream.isTls) connection.onSession(session => this.#remember(key, session))
-    if (line !== null) line.open += 1
+    if (isKept) {
+      this.#pools.set(key, pool)
+      pool.open += 1
+    }
     return connection
   }
 
@@ -263,46 +203,30 @@ export class EdgeConnections {
     if (this.#sessions.size > TLS_SESSIONS) this.#sessions.delete(this.#sessions.keys().next().value!)
   }
 
-  #onFree(connection: UpstreamConnection, line: Line): void {
+  #onFree(connection: UpstreamConnection, pool: HostPool): void {
     this.#trust.noteFree(connection)
-    const [next] = line.waiting
+    const next = pool.firstWaiting
     if (next?.reuse === 'trusted' || (next === undefined && this.#idle >= this.#limits.idle)) {
       // For the one that waits: another one, when this is gone.
       connection.destroy()
     } else if (next !== undefined) {
-      line.waiting.shift()
+      pool.takeWaiting()
       this.#send(next, connection)
     } else {
-      line.idle.push(connection)
+      pool.idle.push(connection)
       this.#idle += 1
     }
   }
 
-  #onClosed(connection: UpstreamConnection, line: Line | null): void {
-    this.#open.delete(connection)
-    this.#descriptors.giveBack()
-    if (line === null) return
-    line.open -= 1
-    const place = line.idle.indexOf(connection)
-    if (place >= 0) {
-      line.idle.splice(place, 1)
-      this.#idle -= 1
-    }
-    const next = line.waiting.shift()
-    if (next !== undefined) this.#startNext(line, next)
-    else this.#dropUnused(line)
-  }
-
-  #startNext(line: Line, request: UpstreamRequest): void {
-    try {
-      this.#start(line, request)
-    } catch (error) {
-      request.onError(error as Error)
-    }
-  }
-
-  #dropUnused(line: Line): void {
-    if (line.open === 0 && line.due === 0) this.#lines.delete(line.key)
+  #onClosed(connection: UpstreamConnection, pool: HostPool): void {
+    pool.open -= 1
+    this.#takeIdle(pool, pool.idle.indexOf(connection))
+    do {
+      const next = pool.takeWaiting()
+      if (next === undefined) break
+      this.#startLate(pool, next)
+    } while (pool.open === 0)
+    if (pool.open === 0) this.#pools.delete(pool.key)
   }
 }
 
@@ -317,9 +241,6 @@ const RECENT_MS = 1000
 /** Milliseconds for which an upstream is not trusted, and how many of those are remembered. */
 const DISTRUST_MS = 60_000
 const MAX_DISTRUSTED = 1000
-
-/** The times that decide about a connection. */
-type KeptConnection = Pick<UpstreamConnection, 'usedAt' | 'freedTurn'>
 
 /**
  * Which kept connections a request may go over that cannot be sent again (POST, PATCH): those whose upstream is not closing them just
@@ -344,19 +265,19 @@ export class KeptTrust {
   }
 
   /** A request is sent over it. */
-  noteSent(connection: KeptConnection): void {
+  noteSent(connection: KeptTimes): void {
     connection.usedAt = this.#clock.monotonic()
   }
 
   /** Its answer is whole. */
-  noteFree(connection: KeptConnection): void {
+  noteFree(connection: KeptTimes): void {
     connection.usedAt = this.#clock.monotonic()
     connection.freedTurn = this.#turn
     this.planTurn()
   }
 
   /** The upstream closed it without having said so. */
-  noteClosed(key: string, { usedAt, freedTurn }: KeptConnection): void {
+  noteClosed(key: string, { usedAt, freedTurn }: KeptTimes): void {
     const now = this.#clock.monotonic()
     if (freedTurn < 0 || now - usedAt > RECENT_MS) return
     this.#distrusted.delete(key)
@@ -373,7 +294,7 @@ export class KeptTrust {
   }
 
   /** To be asked at the end of a turn. */
-  mayUse({ usedAt, freedTurn }: KeptConnection): boolean {
+  mayUse({ usedAt, freedTurn }: KeptTimes): boolean {
     return freedTurn < this.#turn && this.#clock.monotonic() - usedAt <= RECENT_MS
   }
 

@@ -40,11 +40,8 @@ export class EdgeProxy implements EdgeContext {
   readonly results = { answered: 0, failed: 0, refused: 0, left: 0 }
   readonly ca: string | null
   readonly #rules = new WeakMap<EdgePolicy, EdgeRules>()
-  /**
-   * Transfers under way, each at its own `place`. No Set: one that many objects pass through makes the engine keep them after
-   * they are gone, chained from one of its old tables to the next.
-   */
-  readonly #transfers: EdgeTransfer[] = []
+  /** Under way. */
+  readonly #transfers = new Set<EdgeTransfer>()
   #isClosing = false
   #onIdle: (() => void) | null = null
 
@@ -58,7 +55,7 @@ export class EdgeProxy implements EdgeContext {
 
   /** Transfers under way. */
   get active(): number {
-    return this.#transfers.length
+    return this.#transfers.size
   }
 
   readonly handle: EdgeHandler = (call, directive, body) => {
@@ -72,7 +69,7 @@ export class EdgeProxy implements EdgeContext {
     }
     const request = this.#toRequest(call, directive, rules)
     const transfer = new EdgeTransfer(this, call, request, edge.allowPrivate, Buffer.from(body))
-    transfer.place = this.#transfers.push(transfer) - 1
+    this.#transfers.add(transfer)
     call.stopEdge = () => transfer.stop()
     transfer.start()
   }
@@ -88,12 +85,8 @@ export class EdgeProxy implements EdgeContext {
 
   forget(transfer: EdgeTransfer): void {
     this.results[transfer.result] += 1
-    const last = this.#transfers.pop()!
-    if (last !== transfer) {
-      this.#transfers[transfer.place] = last
-      last.place = transfer.place
-    }
-    if (this.#transfers.length === 0) this.#onIdle?.()
+    this.#transfers.delete(transfer)
+    if (this.#transfers.size === 0) this.#onIdle?.()
   }
 
   /**
@@ -102,7 +95,7 @@ export class EdgeProxy implements EdgeContext {
    */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosing = true
-    if (this.#transfers.length > 0 && timeoutMs > 0) {
+    if (this.#transfers.size > 0 && timeoutMs > 0) {
       await new Promise<void>(resolve => {
         const timer = this.clock.setTimeout(resolve, timeoutMs)
         this.#onIdle = () => {
@@ -111,9 +104,7 @@ export class EdgeProxy implements EdgeContext {
         }
       })
     }
-    for (const transfer of [...this.#transfers]) {
-      transfer.fail(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
-    }
+    for (const transfer of this.#transfers) transfer.fail(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
     this.connections.close()
   }
 }

@@ -72,15 +72,8 @@ export function toEdgeRequest(
   const target = findTarget(directive, rules)
   const maxBytes = toLimit(directive.max_response_bytes, 'max_response_bytes') ?? policy.maxResponseBytes
   const timeoutMs = toLimit(directive.timeout_ms, 'timeout_ms')
-  const { isTls, hostname, port, host, target: text, spellings } = target
-  // Field by field: a copy by `...` would be made where only a full collection finds it.
   return {
-    isTls,
-    hostname,
-    port,
-    host,
-    target: text,
-    spellings,
+    ...target,
     method: toMethod(directive.method, method),
     headers: toRequestHeaders(directive.headers),
     timeoutMs: timeoutMs === null || timeoutMs >= fn.policy.timeoutMs ? null : timeoutMs,
@@ -207,7 +200,7 @@ const MAX_PATH_DECODINGS = 8
 const RESERVED: ReadonlySet<string> = new Set(RESERVED_PREFIXES.map(prefix => prefix.slice(1)))
 
 /**
- * What an upstream path may mean to this gateway, or to a server on the way that unescapes, lower-cases or resolves once more than its
+ * The meanings of an upstream path to this gateway, or to a server on the way that unescapes, lower-cases or resolves once more than its
  * neighbour: the segments of a path as written and after each round of unescaping, until nothing changes: lower case, backslashes as
  * slashes, without empty and `.` segments, parameters (`;x`) and control characters.
  * @param path - without query

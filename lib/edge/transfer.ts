@@ -9,15 +9,15 @@
 import { isIP } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
+import { headerOf } from '../core/http-text.ts'
 import type { Call } from '../invocation/invoke.ts'
 import type { OpenSpan } from '../observe/trace.ts'
 import type { EdgeLookup, OwnAddresses, ResolvedAddress } from './addresses.ts'
 import type { AnswerHead } from './answer-parser.ts'
 import { type AnswerOwner, EdgeAnswer } from './answer.ts'
-import { checkAddresses, type EdgeConnections, type Reuse, sendPinned, type UpstreamRequest } from './connections.ts'
-import { headerOf } from '../invocation/forwarded-headers.ts'
+import { checkAddresses, type EdgeConnections, sendPinned } from './connections.ts'
 import { type EdgeRequest, failed } from './target.ts'
-import type { AnswerTaker } from './upstream-connection.ts'
+import type { AnswerTaker, Reuse, UpstreamRequest } from './upstream-connection.ts'
 
 /** Requests that may be sent again when a kept connection turns out to be closed (RFC 9110 9.2.2). */
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'PUT', 'DELETE'])
@@ -41,19 +41,15 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   readonly #request: EdgeRequest
   readonly #allowPrivate: boolean
   readonly #body: Buffer
-  #addresses: readonly ResolvedAddress[] = []
   #sent: UpstreamRequest | null = null
-  #reuse: Reuse = 'none'
   #answer: EdgeAnswer | null = null
   #isOver = false
-  /** Index in the list of all transfers. */
-  place = 0
   /** Its outcome; `left` unless another one came. */
   result: 'answered' | 'failed' | 'left' = 'left'
   /** Status of the upstream; 0 before it answered. */
   #status = 0
   readonly #span: OpenSpan | null
-  readonly #time: TimeLimit
+  readonly time: TimeLimit
 
   constructor(context: EdgeContext, call: Call, request: EdgeRequest, allowPrivate: boolean, body: Buffer) {
     this.#context = context
@@ -63,7 +59,7 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
     this.#body = body
     this.#span = call.span?.upstream(request.method, request.hostname, request.port) ?? null
     const { timeoutMs } = call.fn.policy
-    this.#time = new TimeLimit(context.clock, request.timeoutMs ?? timeoutMs, overdue =>
+    this.time = new TimeLimit(context.clock, request.timeoutMs ?? timeoutMs, overdue =>
       this.fail(toTimeout(overdue, request.timeoutMs, timeoutMs)),
     )
   }
@@ -74,15 +70,16 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
     const { startedAt, fn } = this.#call
     // The time of the handler counts: both together may take what the function may take.
     const left = startedAt === 0 ? fn.policy.timeoutMs : startedAt + fn.policy.timeoutMs - now
-    this.#time.begin(Math.max(1, Math.min(left, this.#request.timeoutMs ?? left)))
-    const { hostname } = this.#request
+    this.time.begin(Math.max(1, Math.min(left, this.#request.timeoutMs ?? left)))
+    const { hostname, method } = this.#request
+    const reuse = IDEMPOTENT.has(method) ? 'any' : 'trusted'
     const family = isIP(hostname)
     if (family !== 0) {
-      this.#connectTo([{ address: hostname, family }])
+      this.#send([{ address: hostname, family }], reuse)
       return
     }
     this.#context.lookup.addresses(hostname).then(
-      addresses => this.#connectTo(addresses),
+      addresses => this.#send(addresses, reuse),
       error => this.fail(failed('proxy request failed: name not resolved', error)),
     )
   }
@@ -98,8 +95,9 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   fail(error: GatewayError): void {
     if (this.#isOver) return
     this.result = 'failed'
+    const isBegun = this.#answer?.isBegun === true
     this.stop()
-    if (this.#answer?.isBegun === true) this.#call.answerEnd(error)
+    if (isBegun) this.#call.answerEnd(error)
     else this.#call.fail(error)
   }
 
@@ -107,29 +105,23 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
     this.#isOver = true
     this.#call.stopEdge = null
     this.#answer?.stop()
-    this.#time.stop()
+    this.time.stop()
     const { result } = this
     this.#span?.end({ status: this.#status, ...(result !== 'answered' && { failure: result }) })
     this.#context.forget(this)
   }
 
-  /** @param addresses - not looked up again: what was checked is what is reached */
-  #connectTo(addresses: readonly ResolvedAddress[]): void {
-    if (this.#isOver) return
-    this.#addresses = addresses
-    this.#send(IDEMPOTENT.has(this.#request.method) ? 'any' : 'trusted')
-  }
-
   /**
    * Checks every address and connects to one of them.
+   * @param addresses - not looked up again: only an address that was checked is reached
    * @param reuse - over which connection: a kept one may be closed just now
    */
-  #send(reuse: Reuse): void {
+  #send(addresses: readonly ResolvedAddress[], reuse: Reuse): void {
+    if (this.#isOver) return
     const { headers, method } = this.#request
     const body = this.#body.length > 0 || WITH_BODY.has(method) ? this.#body : null
-    this.#reuse = reuse
     try {
-      const checked = checkAddresses(this.#addresses, this.#request, this.#allowPrivate, this.#context.own)
+      const checked = checkAddresses(addresses, this.#request, this.#allowPrivate, this.#context.own)
       const traced = toTraceHeaders(headers, this.#span ?? this.#call)
       this.#sent = sendPinned(this.#context, this.#request, traced, checked, body, reuse, this)
     } catch (error) {
@@ -151,7 +143,7 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
     }
     const answer = this.#answer
     this.#status = head.status
-    this.#time.onHead(() => answer.bytes)
+    this.time.onHead(() => answer.bytes)
   }
 
   onPiece(piece: Buffer): void {
@@ -168,27 +160,16 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
 
   onError(error: Error): void {
     if (this.#isOver) return
-    const isStale = this.#answer === null && this.#sent?.isOverUsed === true && isClosed(error)
+    const sent = this.#sent
+    const isStale = this.#answer === null && sent?.isOverUsed === true && isClosed(error)
     if (error instanceof GatewayError) this.fail(error)
     else if (!isStale) this.fail(toTransferError(error))
-    else if (this.#reuse === 'any') this.#send('none')
+    else if (sent.reuse === 'any') this.#send(sent.upstream.addresses, 'none')
     // The upstream may have seen it: a request that is not idempotent is never sent twice.
     else this.fail(toNotRepeated(error))
   }
 
-  onSign(): void {
-    this.#time.onUpstream()
-  }
-
-  onClientSlow(): void {
-    this.#time.onClient()
-  }
-
-  onFailed(error: GatewayError): void {
-    this.fail(error)
-  }
-
-  onComplete(): void {
+  complete(): void {
     this.result = 'answered'
     this.#end()
   }

@@ -31,7 +31,6 @@ export interface Upstream {
 
 /** Takes the answer of one request. Nothing comes after `onEnd` or `onError`. */
 export interface AnswerTaker extends AnswerSink {
-  onHead(head: AnswerHead): void
   /** One piece from the upstream was handed over, and more of the answer is to come. */
   onRead(): void
   /** The answer cannot be had, or not the rest of it. */
@@ -46,6 +45,65 @@ export interface SentRequest {
   readonly isHead: boolean
 }
 
+/**
+ * Over which connection a request may go: any, a kept one only if it is trusted (the request cannot be sent again), or a new one
+ * that is closed behind it.
+ */
+export type Reuse = 'any' | 'trusted' | 'none'
+
+/** A request and its answer. */
+export class UpstreamRequest {
+  readonly upstream: Upstream
+  readonly sent: SentRequest
+  readonly reuse: Reuse
+  readonly taker: AnswerTaker
+  /** That it goes over; null before that, and once the answer is whole. */
+  connection: UpstreamConnection | null = null
+  /** The answer is not waited for any more. */
+  isOver = false
+
+  constructor(upstream: Upstream, sent: SentRequest, reuse: Reuse, taker: AnswerTaker) {
+    this.upstream = upstream
+    this.sent = sent
+    this.reuse = reuse
+    this.taker = taker
+  }
+
+  /** True when it went over a connection that had been used before, and may have been closed just then. */
+  get isOverUsed(): boolean {
+    return this.connection?.isReused === true
+  }
+
+  pause(): void {
+    this.connection?.pause()
+  }
+
+  resume(): void {
+    this.connection?.resume()
+  }
+
+  /** Its connection is closed unless the answer was whole. No callback follows. */
+  destroy(): void {
+    if (this.isOver) return
+    this.isOver = true
+    this.connection?.destroy()
+  }
+
+  fail(error: Error): void {
+    if (this.isOver) return
+    this.isOver = true
+    this.taker.onError(error)
+  }
+}
+
+/** The times that decide whether a connection may be used again. */
+export interface KeptTimes {
+  /** Monotonic ms of the last request or answer. */
+  usedAt: number
+  /** The turn of the event loop in which it became free last; -1 before that. */
+  freedTurn: number
+}
+
 interface ConnectionOwner {
   /** It can take another request. */
   onFree(connection: UpstreamConnection): void
@@ -53,15 +111,14 @@ interface ConnectionOwner {
   onClosed(connection: UpstreamConnection, isByUpstream: boolean): void
 }
 
-export class UpstreamConnection implements AnswerSink {
-  /** Monotonic ms of the last request or answer. */
+export class UpstreamConnection implements AnswerSink, KeptTimes {
   usedAt = 0
-  /** The turn of the event loop in which it became free last; -1 before that. */
   freedTurn = -1
   readonly #owner: ConnectionOwner
   readonly #socket: Socket
   readonly #parser = new AnswerParser(this)
-  #taker: AnswerTaker | null = null
+  /** That waits for its answer. */
+  #request: UpstreamRequest | null = null
   /** Requests so far. */
   #count = 0
   /** For how long it may be idle, ms; 0 when this is its last request. */
@@ -86,7 +143,7 @@ export class UpstreamConnection implements AnswerSink {
     // Counted from the last byte on; a request that waits for an answer has its own limits.
     this.#socket.setTimeout(IDLE_MS)
     this.#socket.on('timeout', () => {
-      if (this.#taker === null) this.destroy()
+      if (this.#request === null) this.destroy()
     })
   }
 
@@ -97,7 +154,7 @@ export class UpstreamConnection implements AnswerSink {
 
   /** True when it is open and nothing is asked of it. */
   get isFree(): boolean {
-    return this.#taker === null && this.#socket.writable
+    return this.#request === null && this.#socket.writable
   }
 
   /** TLS session for further connections to the same upstream. */
@@ -105,11 +162,13 @@ export class UpstreamConnection implements AnswerSink {
     this.#socket.on('session', keep)
   }
 
-  send({ head, body, isHead }: SentRequest, taker: AnswerTaker): void {
+  send(request: UpstreamRequest): void {
+    const { head, body, isHead } = request.sent
     const socket = this.#socket
     if (this.#count > 0) socket.ref()
     this.#count += 1
-    this.#taker = taker
+    this.#request = request
+    request.connection = this
     this.#parser.begin(isHead)
     if (body.length === 0) {
       socket.write(head, 'latin1')
@@ -146,24 +205,27 @@ export class UpstreamConnection implements AnswerSink {
   /** No callback follows. */
   destroy(): void {
     this.#isDropped = true
-    this.#taker = null
+    this.#request = null
     this.#parser.pause()
     this.#socket.destroy()
   }
 
   onHead(head: AnswerHead): void {
     if (head.keepMs !== null || head.status === 101) this.#limitKeep(head)
-    this.#taker?.onHead(head)
+    this.#request?.taker.onHead(head)
   }
 
   onPiece(piece: Buffer): void {
-    this.#taker?.onPiece(piece)
+    this.#request?.taker.onPiece(piece)
   }
 
   onEnd(): void {
-    const taker = this.#taker
-    this.#taker = null
-    taker?.onEnd()
+    const request = this.#request
+    this.#request = null
+    if (request === null) return
+    request.isOver = true
+    request.connection = null
+    request.taker.onEnd()
   }
 
   #limitKeep({ keepMs, status }: AnswerHead): void {
@@ -190,7 +252,7 @@ export class UpstreamConnection implements AnswerSink {
       lookup: toLookup(addresses),
       noDelay: true,
       servername,
-      // Whatever the environment says: an unverified upstream is anybody.
+      // Whatever the environment says: an unverified upstream may be anyone.
       rejectUnauthorized: true,
       ALPNProtocols: ['http/1.1'],
       ...(ca !== null && { ca }),
@@ -229,10 +291,10 @@ export class UpstreamConnection implements AnswerSink {
       this.#release(taken === bytes.length)
       return
     }
-    if (this.#taker === null) return
+    if (this.#request === null) return
     if (taken < bytes.length) this.#rest = Buffer.from(bytes.subarray(taken))
     else if (!parser.isPaused && this.#socket.isPaused()) this.#socket.resume()
-    this.#taker.onRead()
+    this.#request.taker.onRead()
   }
 
   /** The answer is whole. @param isClean - nothing came behind it */
@@ -258,15 +320,15 @@ export class UpstreamConnection implements AnswerSink {
   }
 
   #finish(): void {
-    if (this.#taker === null) return
+    if (this.#request === null) return
     if (this.#error === null && this.#parser.finish()) return
     this.#fail(this.#error ?? toReset())
   }
 
   #fail(error: Error): void {
-    const taker = this.#taker
+    const request = this.#request
     this.destroy()
-    taker?.onError(error)
+    request?.fail(error)
   }
 }
 

@@ -3,8 +3,8 @@
 import { IncomingMessage, ServerResponse } from 'node:http'
 import { type BytePool, giveBack, type Bytes, joined, YoungGarbage } from '../core/byte-pool.ts'
 import { GatewayError } from '../core/errors.ts'
-import { isJsonType } from '../core/http-text.ts'
-import { headerOf, withHeaders } from '../invocation/forwarded-headers.ts'
+import { headerOf, isJsonType } from '../core/http-text.ts'
+import { withHeaders } from '../invocation/forwarded-headers.ts'
 import { toBodyError } from '../invocation/policy.ts'
 import type { Exchange } from './exchange.ts'
 

@@ -6,8 +6,8 @@
  */
 
 import type { CorsPolicy } from '../core/catalog.ts'
+import { headerOf } from '../core/http-text.ts'
 import { METHODS, type Method } from '../core/identity.ts'
-import { headerOf } from '../invocation/forwarded-headers.ts'
 import type { RouteTable } from '../router/route-table.ts'
 import type { Exchange } from './exchange.ts'
 

@@ -9,10 +9,9 @@
 
 import type { HomeAction } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
-import { toAllow } from '../core/http-text.ts'
+import { headerOf, toAllow } from '../core/http-text.ts'
 import { METHODS } from '../core/identity.ts'
 import { compareText } from '../core/text.ts'
-import { headerOf } from '../invocation/forwarded-headers.ts'
 import { normalizePath } from '../router/path.ts'
 import type { RouteTable } from '../router/route-table.ts'
 import type { Exchange, Step } from './exchange.ts'

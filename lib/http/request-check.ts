@@ -4,8 +4,9 @@
  */
 
 import { GatewayError } from '../core/errors.ts'
+import { headerOf } from '../core/http-text.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
-import { headerOf, type TrustedProxies, withHeaders } from '../invocation/forwarded-headers.ts'
+import { type TrustedProxies, withHeaders } from '../invocation/forwarded-headers.ts'
 import { normalizePath } from '../router/path.ts'
 import type { Exchange } from './exchange.ts'
 

@@ -18,8 +18,7 @@ import type { Lifecycle } from '../core/transitions.ts'
 import { DEFAULT_RESPONSE_IDLE_TIMEOUT_MS, MAX_STATUS } from '../core/limits.ts'
 import { escapeUnsafe } from '../core/text.ts'
 import { type ReplyHead, prepareText } from '../invocation/response.ts'
-import { matchesTag } from '../core/http-text.ts'
-import { headerOf } from '../invocation/forwarded-headers.ts'
+import { headerOf, matchesTag } from '../core/http-text.ts'
 import { DISCARD_BODY_BYTES, type Exchange, type ExchangeResponder, type HttpResponse } from './exchange.ts'
 
 /** Milliseconds a refused upload may go on after its answer, so that the client can read it before the close. */

@@ -5,8 +5,8 @@
 
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
+import { headerOf } from '../core/http-text.ts'
 import type { Lifecycle } from '../core/transitions.ts'
-import { headerOf } from '../invocation/forwarded-headers.ts'
 import type { RequestIds } from '../invocation/event.ts'
 import type { HttpRequest, HttpResponse, HttpSocket } from './exchange.ts'
 import type { HttpHandler } from './public.ts'

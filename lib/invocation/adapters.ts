@@ -5,8 +5,9 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
+import { headerOf } from '../core/http-text.ts'
 import { type AdapterName, hasAdapter } from '../core/identity.ts'
-import { headerOf, type RequestHead, withHeaders } from './forwarded-headers.ts'
+import { type RequestHead, withHeaders } from './forwarded-headers.ts'
 
 /**
  * A handler written for one convention must not be called by another: it would misread its arguments.

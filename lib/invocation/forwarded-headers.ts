@@ -6,6 +6,7 @@
  */
 
 import { BlockList, isIP, isIPv6, SocketAddress } from 'node:net'
+import { headerOf } from '../core/http-text.ts'
 import { toJsonString } from '../core/json.ts'
 
 /** Distinct header names remembered as prepared text; later ones are read without preparation. */
@@ -246,16 +247,6 @@ export function withoutSessionCookie(cookie: string): string | null {
     .map(pair => pair.trim())
     .filter(pair => pair !== '' && pair !== SESSION_COOKIE && !pair.startsWith(`${SESSION_COOKIE}=`))
   return rest.length === 0 ? null : rest.join('; ')
-}
-
-/** The value of one header for rare needs, repeated ones joined; null when absent. Linear. */
-export function headerOf(rawHeaders: readonly string[], lowerName: string): string | null {
-  let found: string | null = null
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]!.length !== lowerName.length || rawHeaders[i]!.toLowerCase() !== lowerName) continue
-    found = found === null ? rawHeaders[i + 1]! : `${found}, ${rawHeaders[i + 1]}`
-  }
-  return found
 }
 
 /** Whose request it is: the socket's address, or the one that a proxy of `FN_TRUSTED_PROXY_CIDRS` vouches for. Owner: §2.5. */

@@ -52,7 +52,7 @@ export class LinearPattern {
 
 /** A program at work. Its lists are made once: a check is over before the next begins. */
 class Runner {
-  readonly #code: Program['code']
+  readonly #code: Program
   readonly #budget: WorkBudget
   /** True for a program that begins with `^`: later in the text it cannot begin. */
   readonly #beginsOnce: boolean
@@ -63,7 +63,7 @@ class Runner {
   readonly #waiting: Int32Array
   readonly #next: Int32Array
 
-  constructor({ code }: Program, budget: WorkBudget) {
+  constructor(code: Program, budget: WorkBudget) {
     this.#code = code
     this.#budget = budget
     this.#beginsOnce = code[0]!.op === 'start'
@@ -92,7 +92,7 @@ class Runner {
       nextCount = 0
       for (let i = 0; i < count; i++) {
         const place = waiting[i]!
-        if ((code[place] as { test: CharTest }).test(here)) next[nextCount++] = place + 1
+        if ((code[place] as Char).test(here)) next[nextCount++] = place + 1
       }
       if (nextCount === 0 && (isAnchored || this.#beginsOnce)) return false
       before = here
@@ -150,22 +150,23 @@ function isWord(code: number): boolean {
 // The parser: Thompson's construction. Each piece of the expression becomes instructions, a choice becomes a fork. Features that
 // need backtracking (references to groups, a look inside the text) are refused here, where the author of the schema sees it.
 
-/** Whether a character is in a class. */
-type CharTest = (code: number) => boolean
-
-type Instruction =
-  | { op: 'char'; test: CharTest }
-  /** Goes on at both places without taking a character. */
-  | { op: 'fork'; to: number[] }
-  | Anchor
-  | { op: 'match' }
+/** A character of a class. */
+interface Char {
+  op: 'char'
+  test: (code: number) => boolean
+}
 
 /** A place between two characters. */
 type Anchor = { op: 'start' } | { op: 'end' } | { op: 'word'; isEdge: boolean }
 
-interface Program {
-  code: readonly Instruction[]
-}
+type Instruction =
+  | Char
+  | Anchor
+  /** Goes on at all of these places without taking a character. */
+  | { op: 'fork'; to: number[] }
+  | { op: 'match' }
+
+type Program = readonly Instruction[]
 
 /** A look ahead at the beginning: a separate program that must, or must not, match from there. */
 interface Guard {
@@ -189,13 +190,11 @@ const MAX_PATTERN_CHARS = 2000
 const MAX_DEPTH = 50
 
 type Node =
-  | { kind: 'char'; test: CharTest }
-  | { kind: 'start' | 'end' }
-  | { kind: 'word'; isEdge: boolean }
-  | { kind: 'sequence'; items: Node[] }
-  | { kind: 'choice'; items: Node[] }
-  | { kind: 'repeat'; item: Node; min: number; max: number }
-  | { kind: 'look'; isWanted: boolean; item: Node }
+  | Char
+  | Anchor
+  | { op: 'sequence' | 'choice'; items: Node[] }
+  | { op: 'repeat'; item: Node; min: number; max: number }
+  | { op: 'look'; isWanted: boolean; item: Node }
 
 /** @throws PatternProblem, or SyntaxError with the words of the language's own engine */
 export function parsePattern(pattern: string): Branch[] {
@@ -203,25 +202,25 @@ export function parsePattern(pattern: string): Branch[] {
   // The language's own engine knows what is well-formed; nothing is matched with it.
   new RegExp(pattern, 'u')
   const tree = new Parser(pattern).parse()
-  const branches = tree.kind === 'choice' ? tree.items : [tree]
+  const branches = tree.op === 'choice' ? tree.items : [tree]
   const budget = { left: MAX_INSTRUCTIONS }
   return branches.map(branch => toBranch(branch, budget))
 }
 
 /** Takes the looks ahead at the beginning off: `^(?!admin)(?=.*x)[a-z]+$`. */
 function toBranch(tree: Node, budget: { left: number }): Branch {
-  const items = tree.kind === 'sequence' ? [...tree.items] : [tree]
+  const items = tree.op === 'sequence' ? [...tree.items] : [tree]
   const anchors: Node[] = []
   const guards: Guard[] = []
   for (let first = items[0]; first !== undefined; first = items[0]) {
-    if (first.kind === 'look') guards.push({ isWanted: first.isWanted, program: toProgram(first.item, budget) })
-    else if (first.kind === 'start') anchors.push(first)
+    if (first.op === 'look') guards.push({ isWanted: first.isWanted, program: toProgram(first.item, budget) })
+    else if (first.op === 'start') anchors.push(first)
     else break
     items.shift()
   }
   if (guards.length > 0 && anchors.length === 0)
-    throw new PatternProblem('looks ahead without ^ in front: write "^(?!...)"')
-  return { guards, program: toProgram({ kind: 'sequence', items: [...anchors, ...items] }, budget) }
+    throw new PatternProblem('has a lookahead without ^ in front: write "^(?!...)"')
+  return { guards, program: toProgram({ op: 'sequence', items: [...anchors, ...items] }, budget) }
 }
 
 function toProgram(tree: Node, budget: { left: number }): Program {
@@ -231,17 +230,7 @@ function toProgram(tree: Node, budget: { left: number }): Program {
     code.push(instruction)
   }
   const write = (node: Node): void => {
-    switch (node.kind) {
-      case 'char':
-        emit({ op: 'char', test: node.test })
-        break
-      case 'start':
-      case 'end':
-        emit({ op: node.kind })
-        break
-      case 'word':
-        emit({ op: 'word', isEdge: node.isEdge })
-        break
+    switch (node.op) {
       case 'sequence':
         for (const item of node.items) write(item)
         break
@@ -252,7 +241,9 @@ function toProgram(tree: Node, budget: { left: number }): Program {
         writeRepeat(node.item, node.min, node.max)
         break
       case 'look':
-        throw new PatternProblem('looks ahead or behind inside the text: only "^(?=...)" and "^(?!...)" are possible')
+        throw new PatternProblem('has a lookahead inside the pattern: only "^(?=...)" and "^(?!...)" are supported')
+      default:
+        emit(node)
     }
   }
   const writeChoice = (items: readonly Node[]): void => {
@@ -292,8 +283,12 @@ function toProgram(tree: Node, budget: { left: number }): Program {
   }
   write(tree)
   emit({ op: 'match' })
-  return { code }
+  return code
 }
+
+/** A class of characters, an escape or a character of an expression that is well-formed. */
+const ATOM =
+  /\[(?:\\.|[^\]\\])*\]|\\(?:u\{[0-9a-f]+\}|u[dD][89abAB][0-9a-f]{2}\\u[dD][c-fC-F][0-9a-f]{2}|u[0-9a-f]{4}|x[0-9a-f]{2}|c[a-z]|p\{[^}]*\}|.)|./isuy
 
 class Parser {
   readonly #text: string
@@ -316,7 +311,7 @@ class Parser {
       items.push(this.#sequence())
     }
     this.#depth--
-    return items.length === 1 ? items[0]! : { kind: 'choice', items }
+    return items.length === 1 ? items[0]! : { op: 'choice', items }
   }
 
   #sequence(): Node {
@@ -325,7 +320,7 @@ class Parser {
       const item = this.#item()
       items.push(this.#repeated(item))
     }
-    return items.length === 1 ? items[0]! : { kind: 'sequence', items }
+    return items.length === 1 ? items[0]! : { op: 'sequence', items }
   }
 
   #repeated(item: Node): Node {
@@ -337,68 +332,46 @@ class Parser {
       low === undefined
         ? [whole.startsWith('+') ? 1 : 0, whole.startsWith('?') ? 1 : Number.POSITIVE_INFINITY]
         : [Number(low), comma === '' ? Number(low) : high === '' ? Number.POSITIVE_INFINITY : Number(high)]
-    if (item.kind !== 'char' && item.kind !== 'sequence' && item.kind !== 'choice' && item.kind !== 'repeat')
-      throw new PatternProblem('repeats something that takes no character')
+    if (item.op !== 'char' && item.op !== 'sequence' && item.op !== 'choice' && item.op !== 'repeat')
+      throw new PatternProblem('repeats something that matches no character')
     if (min > MAX_INSTRUCTIONS || (max > MAX_INSTRUCTIONS && max !== Number.POSITIVE_INFINITY))
       throw new PatternProblem('is too large: its repetitions make too many steps')
-    return { kind: 'repeat', item, min, max }
+    return { op: 'repeat', item, min, max }
   }
 
   #item(): Node {
     const char = this.#text[this.#at]!
     if (char === '(') return this.#group()
-    if (char === '[') return this.#class()
-    if (char === '\\') return this.#escape()
-    const whole = String.fromCodePoint(this.#text.codePointAt(this.#at)!)
-    this.#at += whole.length
-    if (char === '^') return { kind: 'start' }
-    if (char === '$') return { kind: 'end' }
-    return toCharNode(whole === '.' ? '.' : whole)
+    ATOM.lastIndex = this.#at
+    const atom = ATOM.exec(this.#text)![0]
+    this.#at += atom.length
+    if (atom === '^') return { op: 'start' }
+    if (atom === '$') return { op: 'end' }
+    if (atom === '\\b' || atom === '\\B') return { op: 'word', isEdge: atom === '\\b' }
+    if (/^\\[1-9k]/.test(atom)) throw new PatternProblem('has a backreference, which is not supported')
+    return toChar(atom)
   }
 
   #group(): Node {
     const head = /^\((?:\?(?:<([=!])|<[^>]*>|([:=!])))?/.exec(this.#text.slice(this.#at, this.#at + 200))!
-    if (head[1] !== undefined) throw new PatternProblem('looks behind, which is not possible here')
+    if (head[1] !== undefined) throw new PatternProblem('has a lookbehind, which is not supported')
     this.#at += head[0].length
     const item = this.#choice()
     this.#at++
     const kind = head[2]
-    return kind === '=' || kind === '!' ? { kind: 'look', isWanted: kind === '=', item } : item
-  }
-
-  #class(): Node {
-    let end = this.#at + 1
-    while (this.#text[end] !== ']') end += this.#text[end] === '\\' ? 2 : 1
-    const source = this.#text.slice(this.#at, end + 1)
-    this.#at = end + 1
-    return toCharNode(source)
-  }
-
-  #escape(): Node {
-    const rest = this.#text.slice(this.#at, this.#at + 64)
-    if (/^\\(?:[1-9]|k<)/.test(rest)) throw new PatternProblem('refers back to a group, which is not possible here')
-    if (/^\\b/i.test(rest)) {
-      this.#at += 2
-      return { kind: 'word', isEdge: rest[1] === 'b' }
-    }
-    const found =
-      /^\\(?:u\{[0-9a-fA-F]+\}|(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|c[a-zA-Z]|[pP]\{[^}]*\}|.)/su.exec(
-        rest,
-      )!
-    this.#at += found[0].length
-    return toCharNode(found[0])
+    return kind === '=' || kind === '!' ? { op: 'look', isWanted: kind === '=', item } : item
   }
 }
 
 /** One class of characters, tried once for each of ASCII. One character is all that the engine ever sees here. */
-function toCharNode(source: string): Node {
+function toChar(source: string): Char {
   const plain = source.length === 1 && source !== '.' ? source.charCodeAt(0) : -1
-  if (plain >= 0) return { kind: 'char', test: code => code === plain }
+  if (plain >= 0) return { op: 'char', test: code => code === plain }
   const one = new RegExp(`^(?:${source})$`, 'u')
   const ascii = new Uint8Array(128)
   for (let code = 0; code < 128; code++) ascii[code] = one.test(String.fromCharCode(code)) ? 1 : 0
   return {
-    kind: 'char',
+    op: 'char',
     test: code => (code < 128 ? ascii[code] === 1 : one.test(String.fromCodePoint(code))),
   }
 }

@@ -128,6 +128,7 @@ function toChecks(
   bodyType: string | null,
   compile: Compile,
 ): MethodChecks {
+  const { body = null } = sections
   const toTexts = (name: 'params' | 'query' | 'headers', separator: string | null) => {
     const schema = sections[name]
     if (schema === undefined) return null
@@ -141,9 +142,9 @@ function toChecks(
     params: toTexts('params', LIST_SEPARATOR),
     query: toTexts('query', null),
     headers: toTexts('headers', LIST_SEPARATOR),
-    body: sections.body === undefined ? null : compile(sections.body, 'body'),
-    bodyType: (sections.body === undefined ? null : mediaTypeOf(sections.body)) ?? bodyType ?? JSON_TYPE,
-    bodyFields: sections.body === undefined ? [] : parametersOf(sections.body, definitions),
+    body: body === null ? null : compile(body, 'body'),
+    bodyType: (body === null ? null : mediaTypeOf(body)) ?? bodyType ?? JSON_TYPE,
+    bodyFields: body === null ? [] : parametersOf(body, definitions),
     // Values of a response may be secret: they are not shown.
     responses: new Map(
       [...(sections.responses ?? [])].map(([status, schema]) => [status, compile(schema, 'body', true)]),
@@ -217,8 +218,6 @@ function isSameType(a: string, b: string): boolean {
 // Parameters, which arrive as text, as the values of their schema: `page=2` is a number where the schema says integer. For the check alone;
 // the handler gets the text.
 
-type Type = 'string' | 'number' | 'integer' | 'boolean' | 'object' | 'array' | 'null'
-
 /** The types that a schema allows, as far as they matter for reading text. */
 interface TextShape {
   types: ReadonlySet<string>
@@ -241,20 +240,28 @@ const MAX_REFERENCES = 20
 /** As JSON writes a number: `0x10`, ` 1 ` and `Infinity` are text. */
 const JSON_NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
 
-function resolve(reference: string, definitions: Definitions): Schema {
-  return definitions.get(reference.slice(DEFINITIONS.length)) ?? true
-}
+type SchemaObject = Readonly<Record<string, unknown>>
 
-/** The schema and all that the same value has to pass or may pass, references followed. */
+/**
+ * The schema and others that look at the same value, references followed.
+ * @param more - returns those of one schema: by default all that the value has to pass or may pass
+ */
 function* parts(
   schema: Schema,
   definitions: Definitions,
+  more: (schema: SchemaObject) => readonly Schema[] = sameValueChildren,
   left = MAX_REFERENCES,
-): Generator<Readonly<Record<string, unknown>>> {
+): Generator<SchemaObject> {
   if (typeof schema === 'boolean' || left <= 0) return
   yield schema
-  if (typeof schema.$ref === 'string') yield* parts(resolve(schema.$ref, definitions), definitions, left - 1)
-  for (const child of sameValueChildren(schema)) yield* parts(child, definitions, left - 1)
+  const { $ref } = schema
+  const target = typeof $ref === 'string' ? [definitions.get($ref.slice(DEFINITIONS.length)) ?? true] : []
+  for (const child of [...target, ...more(schema)]) yield* parts(child, definitions, more, left - 1)
+}
+
+/** Schemas that every value has to pass: not the branches of a choice. */
+function requiredParts({ allOf }: SchemaObject): readonly Schema[] {
+  return Array.isArray(allOf) ? allOf : []
 }
 
 export function shapeOf(schema: Schema, definitions: Definitions, depth = 0): TextShape {
@@ -269,10 +276,9 @@ export function shapeOf(schema: Schema, definitions: Definitions, depth = 0): Te
   return { types, items }
 }
 
-function typeOf(value: unknown): Type {
+function typeOf(value: unknown): string {
   if (value === null) return 'null'
-  if (Array.isArray(value)) return 'array'
-  return typeof value as Type
+  return Array.isArray(value) ? 'array' : typeof value
 }
 
 /** True for a schema that takes null, or anything. */
@@ -291,7 +297,7 @@ export function parametersOf(section: Schema, definitions: Definitions): Paramet
       for (const [name, schema] of Object.entries(part.properties))
         if (!schemas.has(name)) schemas.set(name, schema as Schema)
   }
-  for (const part of mustPass(section, definitions))
+  for (const part of parts(section, definitions, requiredParts))
     if (Array.isArray(part.required)) for (const name of part.required) required.add(String(name))
   return [...schemas].map(([name, schema]) => ({
     name,
@@ -299,19 +305,6 @@ export function parametersOf(section: Schema, definitions: Definitions): Paramet
     isRequired: required.has(name),
     shape: shapeOf(schema, definitions),
   }))
-}
-
-/** The schema itself, what it refers to and what `allOf` adds: what every value has to pass. */
-function* mustPass(
-  schema: Schema,
-  definitions: Definitions,
-  left = MAX_REFERENCES,
-): Generator<Readonly<Record<string, unknown>>> {
-  if (typeof schema === 'boolean' || left <= 0) return
-  yield schema
-  if (typeof schema.$ref === 'string') yield* mustPass(resolve(schema.$ref, definitions), definitions, left - 1)
-  if (Array.isArray(schema.allOf))
-    for (const child of schema.allOf) yield* mustPass(child as Schema, definitions, left - 1)
 }
 
 /**

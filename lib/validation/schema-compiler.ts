@@ -1,8 +1,8 @@
 /**
  * Schemas to functions that check values, by ajv. Owner: page validation/request-schema.
  *
- * ajv writes a function for each schema, which is why it is here: checking takes microseconds. What it does in time that a client can stretch
- * is replaced (patterns, `uniqueItems`) or counted.
+ * ajv writes a function for each schema, which is why it is here: a check takes microseconds. Keywords whose time a client can
+ * stretch are replaced (patterns, `uniqueItems`) or counted.
  */
 
 import { isIP } from 'node:net'
@@ -121,9 +121,7 @@ export class SchemaCompiler {
     }
     const error = pickError(validate.errors ?? [])
     validate.errors = null
-    return error === undefined
-      ? { name: at.name, text: 'is not what its schema asks for' }
-      : toDifference(error, at, value)
+    return error === undefined ? { name: at.name, text: 'does not match its schema' } : toDifference(error, at, value)
   }
 }
 
@@ -199,14 +197,14 @@ function toDifference(error: ErrorObject, at: Place, value: unknown): Difference
   const { keyword, params, data } = error
   const place = placeOf(at, error.instancePath, value)
   if (error.propertyName !== undefined)
-    return { name: keyOf(place, error.propertyName).name, text: 'is not a name that is possible' }
+    return { name: keyOf(place, error.propertyName).name, text: 'is not an allowed name' }
   if (keyword === 'required') return { name: keyOf(place, params.missingProperty).name, text: 'is required' }
   if (keyword === 'additionalProperties' || keyword === 'unevaluatedProperties') {
     const key = params.additionalProperty ?? params.unevaluatedProperty
     return { name: keyOf(place, key).name, text: 'is not known' }
   }
   const rule = toRule(error)
-  if (rule === null) return { name: place.name, text: 'is not possible' }
+  if (rule === null) return { name: place.name, text: 'is not allowed' }
   return { name: place.name, text: `must be ${rule}, got ${showValue(data, at.hidden)}` }
 }
 
@@ -225,11 +223,11 @@ function toRule({ keyword, params, schema, message }: ErrorObject): string | nul
     case 'const':
       return JSON.stringify(schema)
     case 'pattern':
-      return `a text that matches ${params.pattern}`
+      return `a string that matches ${params.pattern}`
     case 'format':
       return `a valid ${params.format}`
     case 'uniqueItems':
-      return 'a list without repetitions'
+      return 'a list without duplicates'
     case 'multipleOf':
       return `a multiple of ${params.multipleOf}`
     case 'minimum':
@@ -240,7 +238,7 @@ function toRule({ keyword, params, schema, message }: ErrorObject): string | nul
     case 'false schema':
       return null
     default:
-      return `what its schema asks for (${keyword}${message === undefined ? '' : `: ${message}`})`
+      return `valid against its schema (${keyword}${message === undefined ? '' : `: ${message}`})`
   }
 }
 

@@ -56,7 +56,7 @@ const SECURITY_RULE = 'a list of "bearer", "basic", "none", "header:<name>", "qu
 const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /**
- * Reads one file. What is wrong is a warning, and then nothing of the file is used.
+ * Reads one file. A mistake is a warning, and then nothing of the file is used.
  * @param label - path below the functions root, for messages
  */
 export function parseSchemaFile(
@@ -219,8 +219,8 @@ export class SchemaLinker {
       report(
         place,
         'CONFIG_VALUE',
-        `is "${reference}", and there is no schema at that place`,
-        'Write a place of this file.',
+        `is "${reference}", which is not the path of a schema in this file`,
+        'Write a path such as "#/$defs/Name".',
       )
       return DEFINITIONS
     }
@@ -320,7 +320,7 @@ const COUNT: Kind = {
   rule: 'an integer of at least 0',
   accepts: value => Number.isInteger(value) && (value as number) >= 0,
 }
-const TEXT: Kind = { rule: 'a text', accepts: value => typeof value === 'string' }
+const TEXT: Kind = { rule: 'a string', accepts: value => typeof value === 'string' }
 const FLAG: Kind = { rule: 'true or false', accepts: value => typeof value === 'boolean' }
 const LIST: Kind = { rule: 'a list', accepts: Array.isArray }
 const MAP: Kind = { rule: 'an object', accepts: isObject }
@@ -329,12 +329,12 @@ const SCHEMAS: Kind = {
   accepts: value => Array.isArray(value) && value.length > 0,
 }
 const NAMES: Kind = {
-  rule: 'a list of different texts',
+  rule: 'a list of distinct strings',
   accepts: value =>
     Array.isArray(value) && value.every(item => typeof item === 'string') && new Set(value).size === value.length,
 }
 const NAME_LISTS: Kind = {
-  rule: 'an object of lists of texts',
+  rule: 'an object of lists of distinct strings',
   accepts: value => isObject(value) && Object.values(value).every(NAMES.accepts),
 }
 const TYPE: Kind = {
@@ -366,7 +366,7 @@ function toRows(kind: Kind, keywords: string): [string, Kind][] {
   return keywords.split(' ').map(keyword => [keyword, kind])
 }
 
-/** Keywords that would be passed over, or mean something else to everybody, with what to write instead. */
+/** Keywords that would be ignored, or that other tools read differently, with the replacement. */
 const IMPOSSIBLE: readonly [keyword: string, hint: string][] = [
   ['$dynamicRef', 'Write a plain $ref.'],
   ['$recursiveRef', 'Write a plain $ref.'],
@@ -391,7 +391,7 @@ export function checkKeywords(schema: Readonly<Record<string, unknown>>, at: Pla
       reportUnknownKey(keyOf(at, keyword), keyword, KNOWN, 'keyword')
   }
   for (const [keyword, hint] of IMPOSSIBLE)
-    if (Object.hasOwn(schema, keyword)) report(keyOf(at, keyword), 'CONFIG_VALUE', 'is not possible here', hint)
+    if (Object.hasOwn(schema, keyword)) report(keyOf(at, keyword), 'CONFIG_VALUE', 'is not supported here', hint)
   const { pattern, properties, patternProperties } = schema
   // ajv passes over it, so it would go unchecked.
   if (isObject(properties) && Object.hasOwn(properties, '__proto__'))
@@ -410,7 +410,7 @@ function checkPattern(pattern: string, at: Place): void {
   try {
     parsePattern(pattern)
   } catch (error) {
-    const hint = 'Write a simpler pattern; maxLength and enum say much without one.'
+    const hint = 'Write a simpler pattern; maxLength and enum often do without one.'
     report(at, 'CONFIG_VALUE', `${(error as Error).message}`, hint)
   }
 }

@@ -7,6 +7,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { FunctionVersion, SchemaFileRef } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+import { Semaphore } from '../core/semaphore.ts'
 import { RequestSchema } from './request-schema.ts'
 import { SchemaCompiler } from './schema-compiler.ts'
 import { parseSchemaFile, type SchemaFile } from './schema-file.ts'
@@ -74,18 +75,13 @@ export class SchemaStore {
   async #readAll(functions: readonly FunctionVersion[]): Promise<void> {
     const wanted = new Map<string, SchemaFileRef>()
     for (const { schema } of functions) if (schema !== null) wanted.set(schema.path, schema)
-    const files = new Map<string, Loaded>()
-    const left = [...wanted.values()]
-    const read = async (): Promise<void> => {
-      for (let ref = left.pop(); ref !== undefined; ref = left.pop()) {
-        const known = this.#files.get(ref.path)
-        const isSame = known?.stamp === stampOf(ref)
-        files.set(ref.path, isSame ? known : await this.#read(ref, known?.file ?? null))
-      }
+    const readers = new Semaphore(READERS)
+    const read = async (ref: SchemaFileRef): Promise<[string, Loaded]> => {
+      const known = this.#files.get(ref.path)
+      if (known?.stamp === stampOf(ref)) return [ref.path, known]
+      return [ref.path, await readers.run(() => this.#read(ref, known?.file ?? null))]
     }
-    await Promise.all(Array.from({ length: Math.min(READERS, left.length) }, read))
-    // In the order of the functions, whichever was read first: warnings have an order.
-    this.#files = new Map([...wanted.keys()].map(path => [path, files.get(path)!]))
+    this.#files = new Map(await Promise.all([...wanted.values()].map(read)))
   }
 
   async #read(ref: SchemaFileRef, lastGood: SchemaFile | null): Promise<Loaded> {
@@ -96,17 +92,14 @@ export class SchemaStore {
       source = await this.#readBytes(join(this.#rootPath, path))
     } catch (error) {
       const message = `${path}: cannot be read: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`
+      const warnings = [toWarning('SCHEMA_UNREADABLE', path, message, 'Make it a readable file.')]
       // Read again at the next load, whatever its stamp.
-      return {
-        stamp: '',
-        file: lastGood,
-        warnings: [toWarning('SCHEMA_UNREADABLE', path, message, 'Make it a readable file.')],
-      }
+      return { stamp: '', file: lastGood, warnings }
     }
     const { file, warnings } = parseSchemaFile(source, path)
     if (file !== null || lastGood === null) return { stamp, file, warnings }
     const kept = `${path}: is not used: its last good version stays in force`
-    return { stamp, file: lastGood, warnings: [...warnings, toWarning('CONFIG_KEPT', path, kept, 'Mend the file.')] }
+    return { stamp, file: lastGood, warnings: [...warnings, toWarning('CONFIG_KEPT', path, kept, 'Fix the file.')] }
   }
 
   async #check(fn: FunctionVersion): Promise<Checked> {
@@ -120,29 +113,15 @@ export class SchemaStore {
 
   async #compile(fn: FunctionVersion): Promise<Checked> {
     const file = this.fileOf(fn)
-    if (file === null) {
-      const what =
-        fn.schema === null ? 'there is no schema.json beside the handler' : `${fn.schema.path} cannot be used`
-      return toUnusable(
-        fn,
-        what,
-        fn.schema === null ? 'Write one, or remove invoke.validate.' : 'Mend it, or remove invoke.validate.',
-      )
-    }
+    if (fn.schema === null) return toUnusable(fn, 'it has no schema.json', 'Write one, or remove invoke.validate.')
+    if (file === null) return toUnusable(fn, `${fn.schema.path} cannot be used`, 'Fix it, or remove invoke.validate.')
     try {
+      const { methods, exampleContentType: bodyType } = fn.policy
       const compiler = await this.#nextCompiler()
-      const { methods, exampleContentType } = fn.policy
-      return {
-        schema: new RequestSchema(file, {
-          methods,
-          bodyType: exampleContentType,
-          compiler,
-          checksAnswers: this.#checksAnswers,
-        }),
-        warnings: [],
-      }
+      const options = { methods, bodyType, compiler, checksAnswers: this.#checksAnswers }
+      return { schema: new RequestSchema(file, options), warnings: [] }
     } catch (error) {
-      return toUnusable(fn, `${fn.schema!.path}: ${(error as Error).message}`, 'Mend the schema.')
+      return toUnusable(fn, `${fn.schema.path}: ${(error as Error).message}`, 'Fix the schema.')
     }
   }
 

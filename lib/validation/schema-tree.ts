@@ -8,32 +8,20 @@ export type Schema = boolean | Readonly<Record<string, unknown>>
 /** References to definitions of a file begin with this. */
 export const DEFINITIONS = '#/$defs/'
 
+const SINGLE =
+  'additionalProperties items contains not if then else propertyNames unevaluatedItems unevaluatedProperties contentSchema'
+
 /** Keywords whose value is a schema, a list of them, or a map to them. Everything else is plain data. */
-const SINGLE: ReadonlySet<string> = new Set(
-  'additionalProperties items contains not if then else propertyNames unevaluatedItems unevaluatedProperties contentSchema'.split(
-    ' ',
+const HOLDERS: ReadonlyMap<string, 'schema' | 'list' | 'map'> = new Map([
+  ...SINGLE.split(' ').map(keyword => [keyword, 'schema'] as const),
+  ...['allOf', 'anyOf', 'oneOf', 'prefixItems'].map(keyword => [keyword, 'list'] as const),
+  ...['properties', 'patternProperties', 'dependentSchemas', '$defs', 'definitions'].map(
+    keyword => [keyword, 'map'] as const,
   ),
-)
-const LISTS: ReadonlySet<string> = new Set(['allOf', 'anyOf', 'oneOf', 'prefixItems'])
-const MAPS: ReadonlySet<string> = new Set([
-  'properties',
-  'patternProperties',
-  'dependentSchemas',
-  '$defs',
-  'definitions',
 ])
 
 /** Keywords that look at the same value again, not at a part of it. */
-const SAME_VALUE: ReadonlySet<string> = new Set([
-  'allOf',
-  'anyOf',
-  'oneOf',
-  'not',
-  'if',
-  'then',
-  'else',
-  'dependentSchemas',
-])
+const SAME_VALUE: ReadonlySet<string> = new Set('allOf anyOf oneOf not if then else dependentSchemas'.split(' '))
 
 interface Child {
   keyword: string
@@ -44,17 +32,12 @@ interface Child {
 
 /** The values in places of schemas. */
 export function childrenOf(schema: Readonly<Record<string, unknown>>): Child[] {
-  const children: Child[] = []
-  for (const [keyword, value] of Object.entries(schema)) {
-    if (SINGLE.has(keyword)) children.push({ keyword, path: [keyword], value })
-    else if (LISTS.has(keyword) && Array.isArray(value)) {
-      for (const [index, item] of value.entries())
-        children.push({ keyword, path: [keyword, String(index)], value: item })
-    } else if (MAPS.has(keyword) && isObject(value)) {
-      for (const [name, item] of Object.entries(value)) children.push({ keyword, path: [keyword, name], value: item })
-    }
-  }
-  return children
+  return Object.entries(schema).flatMap(([keyword, value]) => {
+    const holder = HOLDERS.get(keyword)
+    if (holder === 'schema') return [{ keyword, path: [keyword], value }]
+    if (holder === undefined || (holder === 'list' ? !Array.isArray(value) : !isObject(value))) return []
+    return Object.entries(value as object).map(([key, item]) => ({ keyword, path: [keyword, key], value: item }))
+  })
 }
 
 /** Schemas that a value of this one has to pass as well. */
@@ -67,15 +50,9 @@ export function isSchema(value: unknown): value is Schema {
 }
 
 /** Keywords that name a schema or a dialect: within one file `#` is name enough. Definitions are collected elsewhere. */
-const LEFT_OUT: ReadonlySet<string> = new Set([
-  '$id',
-  '$schema',
-  '$anchor',
-  '$dynamicAnchor',
-  '$vocabulary',
-  '$defs',
-  'definitions',
-])
+const LEFT_OUT: ReadonlySet<string> = new Set(
+  '$id $schema $anchor $dynamicAnchor $vocabulary $defs definitions'.split(' '),
+)
 
 interface CopyOptions {
   /** Gives the new text of a `$ref`. */
@@ -99,10 +76,11 @@ export function copySchema(schema: Schema, options: CopyOptions): Schema {
 
 function copyValue(keyword: string, value: unknown, options: CopyOptions): unknown {
   if (keyword === '$ref' && typeof value === 'string') return options.rename(value)
-  // Everybody takes `additionalProperties: false` and the like.
-  if (SINGLE.has(keyword) && isObject(value)) return copySchema(value, options)
-  if (LISTS.has(keyword) && Array.isArray(value)) return value.map(item => copySchema(item as Schema, options))
-  if (!MAPS.has(keyword) || !isObject(value)) return value
+  const holder = HOLDERS.get(keyword)
+  if (holder === 'list' && Array.isArray(value)) return value.map(item => copySchema(item as Schema, options))
+  // Every tool takes `additionalProperties: false` and the like.
+  if (holder === undefined || !isObject(value)) return value
+  if (holder === 'schema') return copySchema(value, options)
   const copy: Record<string, unknown> = {}
   for (const [name, item] of Object.entries(value)) define(copy, name, copySchema(item as Schema, options))
   return copy

@@ -5,16 +5,14 @@ import type { Asset } from '../../lib/assets/file.ts'
 import { ASSET_TRUST, AssetStore, MAX_CACHED_ASSET_BYTES, toFileTrouble } from '../../lib/assets/store.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import type { Exchange } from '../../lib/http/exchange.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 /** Ahead of the disk, so that files are old enough to be kept at once. */
 const LATE_CLOCK = { ...systemClock, wall: () => Date.now() + 60_000 }
-const NOBODY = {} as Exchange
 
 const find = (store: AssetStore, name: string, wantsCoding = true) =>
   new Promise<Asset | null>((resolve, reject) =>
-    store.find(name, wantsCoding, NOBODY, (_, asset, error) => (error === null ? resolve(asset) : reject(error))),
+    store.find(name, wantsCoding, (asset, error) => (error === null ? resolve(asset) : reject(error))),
   )
 
 function makeStore(t: Test, files: Record<string, TreeEntry>) {
@@ -108,7 +106,7 @@ t.test('[assets/static-assets.16] memory is bounded, and a file that just change
   const tree = makeTree({ 'index.html': 'x' })
   t.teardown(tree.cleanup)
   const find = (store: AssetStore, name: string) =>
-    new Promise<Asset | null>(resolve => store.find(name, true, {} as Exchange, (_, asset) => resolve(asset)))
+    new Promise<Asset | null>(resolve => store.find(name, true, asset => resolve(asset)))
   tree.write({ 'now.txt': 'now' })
   const justNow = statSync(tree.path('now.txt')).ctimeMs + 10
   const fresh = new AssetStore(tree.root, { ...systemClock, wall: () => justNow })
@@ -136,7 +134,7 @@ t.test(
     const seen: string[] = []
     const ask = (label: string, wantsCoding: boolean) =>
       new Promise<void>(resolve =>
-        store.find('a.txt', wantsCoding, NOBODY, () => {
+        store.find('a.txt', wantsCoding, () => {
           seen.push(label)
           resolve()
         }),

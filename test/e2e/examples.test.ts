@@ -63,7 +63,7 @@ t.test(
     const made = await quote({ items: [{ sku: 'A-1', count: 2 }] })
     t.match([made.status, made.json()], [201, { currency: 'EUR', total: 25 }])
     const cases: [answer: Promise<{ status: number; text: () => string }>, status: number, text: RegExp][] = [
-      [quote({ items: [{ sku: 'Z-1', count: 2 }] }), 400, /body\.items\[0\]\.sku must be a text that matches/],
+      [quote({ items: [{ sku: 'Z-1', count: 2 }] }), 400, /body\.items\[0\]\.sku must be a string that matches/],
       [quote({ items: [] }), 400, /body\.items must be at least 1 items long/],
       [gateway.inject('/convert/EUR/USD?amount=2'), 200, /"result":2\.2/],
       [gateway.inject('/convert/EUR/XXX?amount=2'), 400, /params\.to must be one of/],

@@ -29,11 +29,12 @@ t.test('[edge/passthrough.9] one text for each address', async t => {
     '10.0.0.1': '10.0.0.1',
     '::ffff:10.0.0.1': '10.0.0.1',
     '::FFFF:0a00:0001': '10.0.0.1',
-    '::': '0:0:0:0:0:0:0:0',
-    '2001:DB8::00a:0': '2001:db8:0:0:0:0:a:0',
+    '0:0:0:0:0:0:0:0': '::',
+    '2001:DB8::00a:0': '2001:db8::a:0',
+    '2001:db8:0:0:0:0:a:0': '2001:db8::a:0',
     '1:2:3:4:5:6:7:8': '1:2:3:4:5:6:7:8',
-    '64:ff9b::1.2.3.4': '64:ff9b:0:0:0:0:102:304',
-    'fe80::1%eth0': 'fe80:0:0:0:0:0:0:1',
+    '64:ff9b::1.2.3.4': '64:ff9b::102:304',
+    'fe80::1%eth0': 'fe80::1',
   }
   for (const [address, canonical] of Object.entries(rows)) t.equal(toCanonicalAddress(address), canonical, address)
 })

@@ -86,13 +86,12 @@ function makeAnswer({ status = 200, headers = [], method = 'GET', maxResponseByt
   }
   const signs: string[] = []
   const owner: AnswerOwner = {
-    onSign: () => signs.push('sign'),
-    onClientSlow: () => signs.push('slow'),
-    onFailed: error => {
+    time: { onUpstream: () => signs.push('sign'), onClient: () => signs.push('slow') },
+    fail: error => {
       seen.push(`failed ${error.message}`)
       answer.stop()
     },
-    onComplete: () => {
+    complete: () => {
       signs.push('complete')
       answer.stop()
     },

@@ -1,7 +1,7 @@
 import { getDefaultAutoSelectFamily, setDefaultAutoSelectFamily, type Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
-import { type Upstream, UpstreamConnection } from '../../lib/edge/upstream-connection.ts'
+import { type Upstream, UpstreamConnection, UpstreamRequest } from '../../lib/edge/upstream-connection.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeCertificates, rawUpstream, tlsUpstream } from '../helpers/upstream.ts'
 
@@ -25,35 +25,32 @@ function openTo(t: Test, { session, isKept = true, ...given }: Given & { port: n
   let body = ''
   let reads = 0
   const onPiece = { do: (_piece: Buffer): void => {} }
-  const connection = new UpstreamConnection(
-    {
-      isTls: false,
-      hostname: '127.0.0.1',
-      addresses: [{ address: '127.0.0.1', family: 4 }],
-      servername: '',
-      ca: null,
-      ...given,
-    },
-    isKept,
-    session,
-    { onFree: () => seen.push('free'), onClosed: () => seen.push('closed') },
-  )
+  const to: Upstream = {
+    isTls: false,
+    hostname: '127.0.0.1',
+    addresses: [{ address: '127.0.0.1', family: 4 }],
+    servername: '',
+    ca: null,
+    ...given,
+  }
+  const connection = new UpstreamConnection(to, isKept, session, {
+    onFree: () => seen.push('free'),
+    onClosed: () => seen.push('closed'),
+  })
   t.teardown(() => connection.destroy())
   const send = (text = '', isHead = false) => {
     const head = `${isHead ? 'HEAD' : 'GET'} / HTTP/1.1\r\nHost: x\r\nContent-Length: ${text.length}\r\n\r\n`
-    connection.send(
-      { head, body: Buffer.from(text), isHead },
-      {
-        onHead: ({ status }) => seen.push(`head ${status}`),
-        onPiece: piece => {
-          body += piece.toString('latin1')
-          onPiece.do(piece)
-        },
-        onRead: () => (reads += 1),
-        onEnd: () => seen.push('end'),
-        onError: error => seen.push((error as NodeJS.ErrnoException).code ?? error.message),
+    const request = new UpstreamRequest(to, { head, body: Buffer.from(text), isHead }, 'any', {
+      onHead: ({ status }) => seen.push(`head ${status}`),
+      onPiece: piece => {
+        body += piece.toString('latin1')
+        onPiece.do(piece)
       },
-    )
+      onRead: () => (reads += 1),
+      onEnd: () => seen.push('end'),
+      onError: error => seen.push((error as NodeJS.ErrnoException).code ?? error.message),
+    })
+    connection.send(request)
   }
   const until = (word: string) => waitUntil(() => seen.includes(word), word)
   return { connection, seen, send, until, onPiece, body: () => body, reads: () => reads }

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { HeadReader, headerOf, withoutSessionCookie } from '../../lib/invocation/forwarded-headers.ts'
+import { headerOf } from '../../lib/core/http-text.ts'
+import { HeadReader, withoutSessionCookie } from '../../lib/invocation/forwarded-headers.ts'
 
 const read = (...raw: string[]) => new HeadReader().read(raw)
 const forwarded = (...raw: string[]) => JSON.parse(read(...raw).json)

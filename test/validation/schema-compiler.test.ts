@@ -19,21 +19,21 @@ t.test('[validation/request-schema.9] a difference is told with field, rule and 
     [{ required: ['x'] }, {}, 'v.x is required'],
     [{ additionalProperties: false }, { y: 1 }, 'v.y is not known'],
     [{ unevaluatedProperties: false }, { y: 1 }, 'v.y is not known'],
-    [{ propertyNames: { maxLength: 1 } }, { long: 1 }, 'v.long is not a name that is possible'],
+    [{ propertyNames: { maxLength: 1 } }, { long: 1 }, 'v.long is not an allowed name'],
     [{ format: 'date' }, 'x', 'v must be a valid date, got "x" (string)'],
-    [{ pattern: '^a' }, 'x', 'v must be a text that matches ^a, got "x" (string)'],
+    [{ pattern: '^a' }, 'x', 'v must be a string that matches ^a, got "x" (string)'],
     [{ multipleOf: 2 }, 3, 'v must be a multiple of 2, got 3 (number)'],
     [{ exclusiveMaximum: 2 }, 2, 'v must be < 2, got 2 (number)'],
-    [{ uniqueItems: true }, [1, 1], 'v must be a list without repetitions, got an array of 2 items'],
-    [{ properties: { a: false } }, { a: 1 }, 'v.a is not possible'],
-    [false, 1, 'v is not possible'],
+    [{ uniqueItems: true }, [1, 1], 'v must be a list without duplicates, got an array of 2 items'],
+    [{ properties: { a: false } }, { a: 1 }, 'v.a is not allowed'],
+    [false, 1, 'v is not allowed'],
   ]
   for (const [schema, value, message] of cases) {
     const found = compiler.compile(schema, NONE, 'v')(value)
     t.equal(found === null ? null : `${found.name} ${found.text}`, message)
   }
   t.equal(compiler.compile({ format: 'of-my-own', type: 'string' }, NONE, 'v')('x'), null)
-  t.match(compiler.compile({ oneOf: [true, true] }, NONE, 'v')(1)?.text, /what its schema asks for \(oneOf/)
+  t.match(compiler.compile({ oneOf: [true, true] }, NONE, 'v')(1)?.text, /valid against its schema \(oneOf/)
   t.match(compiler.compile({ type: 'string' }, NONE, 'v', true)(5)?.text, /got a hidden value \(number\)/)
 })
 
