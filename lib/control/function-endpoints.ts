@@ -5,14 +5,14 @@ import { chownSync, constants, lstatSync, rmdirSync, type Stats } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { basename, dirname, extname, join, relative, sep } from 'node:path'
 import { changeConfig } from '../config/config-change.ts'
-import { showText, showValue } from '../config/findings.ts'
+import { type Field, json, object, readRequest, string } from '../config/fields.ts'
+import { showText } from '../config/findings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { GatewayError } from '../core/errors.ts'
+import { badRequest, GatewayError } from '../core/errors.ts'
 import { isFunctionName, RUNTIME_OF_EXTENSION, type RuntimeName } from '../core/identity.ts'
 import { TEMPLATES } from '../core/templates.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import {
-  badBody,
   badQuery,
   type ControlContext,
   type ControlReply,
@@ -25,11 +25,19 @@ import {
   readVersion,
   TARGET_FIELDS,
   WRITE,
+  readJson,
 } from './endpoint.ts'
-import { MAX_CODE_BYTES, type SourceFiles, toEtag, toFunctionRecord, toIdentityRecord } from './function-record.ts'
-
-/** JSON may write a byte of code in six. */
-const CREATE_BODY_BYTES = 6 * MAX_CODE_BYTES
+import {
+  checkCodeSize,
+  CODE,
+  CODE_BODY_BYTES,
+  isSame,
+  MAX_CODE_BYTES,
+  type SourceFiles,
+  toEtag,
+  toFunctionRecord,
+  toIdentityRecord,
+} from './function-record.ts'
 
 export function createFunctionEndpoints(context: ControlContext, files: SourceFiles): readonly Endpoint[] {
   const path = '/_fn/function'
@@ -76,9 +84,9 @@ class FunctionKeeper {
     const { runtimes } = this.#context.settings
     if (!runtimes.includes(runtime)) {
       const how = `set FN_RUNTIMES=${[...runtimes, runtime].join(',')}`
-      throw new GatewayError('BAD_REQUEST', `query field runtime: ${runtime} is not enabled; ${how}`)
+      throw badRequest('query field runtime:', `${runtime} is not enabled; ${how}`)
     }
-    const fn = readNewFunction({ runtime, name, version }, await request.readJson(CREATE_BODY_BYTES))
+    const fn = readNewFunction({ runtime, name, version }, await readJson(request, CODE_BODY_BYTES))
     return this.#files.inTurn(() => this.#create(fn, request))
   }
 
@@ -92,7 +100,7 @@ class FunctionKeeper {
     const names = this.#toFolder(fn)
     const written = this.#write(names, fn)
     await files.reload()
-    const entry = toNewEntry(functionsRoot, names, fn)
+    const entry = join(functionsRoot, ...names, fn.fileName)
     const made = this.#functions.find(one => one.entryPath === entry && isSame(one, fn))
     if (made !== undefined) return this.#toReply(201, made, request, true, fn.warnings)
     const why = this.#whyNot(files.labelOf(entry))
@@ -173,25 +181,7 @@ async function readCode(path: string): Promise<{ bytes: Buffer; isWhole: boolean
   }
 }
 
-function isSame(
-  one: Pick<FunctionVersion, 'runtime' | 'name' | 'version'>,
-  other: Pick<FunctionVersion, 'runtime' | 'name' | 'version'>,
-): boolean {
-  return one.runtime === other.runtime && one.name === other.name && one.version === other.version
-}
-
 // What `POST /_fn/function` writes: a folder with a handler and its config, as a whole or not at all.
-
-/** A function that is to be: who it is, and its files. */
-interface NewFunction {
-  runtime: RuntimeName
-  name: string
-  version: string | null
-  fileName: string
-  code: string
-  config: string
-  warnings: string[]
-}
 
 interface NewIdentity {
   runtime: RuntimeName
@@ -199,50 +189,65 @@ interface NewIdentity {
   version: string | null
 }
 
-const KNOWN = ['filename', 'methods', 'summary', 'query_example', 'body_example', 'route', 'routes', 'code']
+/** A function to create, with its files. */
+interface NewFunction extends NewIdentity {
+  fileName: string
+  code: string
+  config: string
+  warnings: string[]
+}
+
+/** All but `filename` and `code` become the config of the function and are checked as that. */
+const CREATE_FIELDS = {
+  code: CODE,
+  methods: json(),
+  summary: json(),
+  query_example: json(),
+  body_example: json(),
+  route: json(),
+  routes: json(),
+}
 
 /** @throws GatewayError BAD_REQUEST, BODY_TOO_LARGE */
 export function readNewFunction(identity: NewIdentity, body: JsonObject): NewFunction {
   const { runtime } = identity
   const template = TEMPLATES[runtime]
-  const fileName = readFileName(body.filename ?? template.fileName, runtime)
-  const code = body.code ?? template.fileText
-  if (typeof code !== 'string') throw badBody(`field code must be a text, got ${showValue(code)}`)
-  if (Buffer.byteLength(code) > MAX_CODE_BYTES)
-    throw new GatewayError('BODY_TOO_LARGE', `payload too large: code may have ${MAX_CODE_BYTES} bytes`)
-  const change = changeConfig(null, toConfig(runtime, fileName, body), 'body')
-  if (!change.ok) throw new GatewayError('BAD_REQUEST', change.problems.slice(0, 5).join('; '))
-  const unknown = Object.keys(body).filter(key => !KNOWN.includes(key))
-  const warnings = [...unknown.map(key => `body: ${showText(key)} is not a known key`), ...change.warnings]
-  return { ...identity, fileName, code, config: change.text, warnings }
-}
-
-function readFileName(given: unknown, runtime: RuntimeName): string {
-  const isEntry = typeof given === 'string' && /^(?:handler|main|index)\.[a-z]+$/.test(given)
-  if (isEntry && RUNTIME_OF_EXTENSION.get(extname(given)) === runtime) return given
-  const extensions = [...RUNTIME_OF_EXTENSION].flatMap(([extension, of]) => (of === runtime ? [extension] : []))
-  throw badBody(`field filename must be handler, main or index with ${extensions.join(' ')}, got ${showValue(given)}`)
-}
-
-function toConfig(runtime: RuntimeName, entrypoint: string, body: JsonObject): JsonObject {
-  const routes = body.routes ?? (body.route === undefined || body.route === null ? undefined : [body.route])
+  const warnings: string[] = []
+  const fields = object({ filename: entryName(runtime), ...CREATE_FIELDS })
+  const {
+    filename: fileName = template.fileName,
+    code,
+    route,
+    ...given
+  } = readRequest(fields, body, undefined, warnings)
+  const routes = given.routes ?? (route === undefined ? undefined : [route])
   const invoke = {
-    methods: body.methods ?? ['GET'],
-    summary: body.summary ?? 'Generated function',
+    methods: given.methods ?? ['GET'],
+    summary: given.summary ?? 'Generated function',
     ...(routes !== undefined && { routes }),
-    ...(body.query_example != null && { query: body.query_example }),
-    ...(body.body_example != null && { body: body.body_example }),
+    ...(given.queryExample !== undefined && { query: given.queryExample }),
+    ...(given.bodyExample !== undefined && { body: given.bodyExample }),
   }
-  return { runtime, entrypoint, invoke }
+  const change = changeConfig(null, { runtime, entrypoint: fileName, invoke }, 'body')
+  if (!change.ok) throw new GatewayError('BAD_REQUEST', change.problems.slice(0, 5).join('; '))
+  warnings.push(...change.warnings)
+  return { ...identity, fileName, code: checkCodeSize(code ?? template.fileText), config: change.text, warnings }
+}
+
+function entryName(runtime: RuntimeName): Field<string> {
+  const extensions = [...RUNTIME_OF_EXTENSION].flatMap(([extension, of]) => (of === runtime ? [extension] : []))
+  const isEntry = (text: string): boolean =>
+    /^(?:handler|main|index)\.[a-z]+$/.test(text) && extensions.includes(extname(text))
+  return string({
+    rule: `handler, main or index with ${extensions.join(' ')}`,
+    parse: text => (isEntry(text) ? text : null),
+  })
 }
 
 /** @throws GatewayError BAD_REQUEST for a name that nothing is ever served under */
 export function checkNewName(name: string, version: string | null, unserved: (name: string) => string | null): void {
   if (!isFunctionName(name))
-    throw new GatewayError(
-      'BAD_REQUEST',
-      `query field name must be segments of letters, digits, _ and - joined by /, got "${showText(name)}"`,
-    )
+    throw badQuery('name', `must be segments of letters, digits, _ and - joined by /, got "${showText(name)}"`)
   const reason = unserved(version === null ? name : `${name}/${version}`)
   if (reason !== null) throw new GatewayError('BAD_REQUEST', reason)
 }
@@ -330,11 +335,6 @@ function toConflict(error: unknown, names: readonly string[]): unknown {
   const code = (error as NodeJS.ErrnoException).code ?? ''
   if (!['EEXIST', 'ENOTEMPTY', 'ENOTDIR'].includes(code)) return error
   return new GatewayError('CONFLICT', `${names.join('/')} is already there`)
-}
-
-/** Full path of the file a new function is answered from. */
-export function toNewEntry(root: string, names: readonly string[], fn: NewFunction): string {
-  return join(root, ...names, fn.fileName)
 }
 
 /** True when a folder holds what makes it, or would make it, a function: a config or a source file. */

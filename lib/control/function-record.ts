@@ -1,20 +1,33 @@
 /** A function with its files as the JSON shape of the control plane. Owner: page control/function. */
 
 import { createHash } from 'node:crypto'
+import type { Stats } from 'node:fs'
 import { basename, dirname, join, relative, sep } from 'node:path'
+import { string } from '../config/fields.ts'
 import { maskEnv, parseFunctionEnv } from '../config/function-env.ts'
 import type { EnvValue, FunctionVersion } from '../core/catalog.ts'
-import { GatewayError, type Warning } from '../core/errors.ts'
+import { type ErrorCode, GatewayError, type Warning } from '../core/errors.ts'
 import { matchesTag } from '../core/http-text.ts'
 import { isObject } from '../core/json.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+import { Semaphore } from '../core/semaphore.ts'
 import { HIDDEN } from '../core/text.ts'
 import { toFunctionPath } from '../core/versions.ts'
 import { OwnFolder, UnsafePathError } from '../files/own-folder.ts'
 import { type GatewayState, toLoadError, toPolicyRecord } from './records.ts'
 
-/** Bytes of code that are shown and taken. */
+/** Bytes of code that are shown and accepted. */
 export const MAX_CODE_BYTES = 2 * 1024 * 1024
+/** Bytes of a request with code: JSON may need six for one. */
+export const CODE_BODY_BYTES = 6 * MAX_CODE_BYTES
+
+export const CODE = string({ multiline: true })
+
+/** @throws GatewayError BODY_TOO_LARGE */
+export function checkCodeSize(code: string): string {
+  if (Buffer.byteLength(code) <= MAX_CODE_BYTES) return code
+  throw new GatewayError('BODY_TOO_LARGE', `payload too large: code may have ${MAX_CODE_BYTES} bytes`)
+}
 
 export const toConfigPath = (fn: FunctionVersion): string => join(fn.fnDir, 'fn.config.json')
 export const toEnvPath = (fn: FunctionVersion): string => join(fn.fnDir, 'fn.env.json')
@@ -32,7 +45,7 @@ export function toFunctionRecord(
   policySources: object = {},
   dependencies: object | null = null,
 ): Record<string, unknown> {
-  const routes = Object.entries(state.routes.mapped_routes).filter(([, owners]) => owners.some(one => isOf(one, fn)))
+  const routes = Object.entries(state.routes.mapped_routes).filter(([, owners]) => owners.some(one => isSame(one, fn)))
   const { policy } = fn
   const health = state.runtimes.get(fn.runtime)?.health()
   const exampleRoute = routes.find(([route]) => !/[:*]/.test(route))?.[0] ?? toFunctionPath(fn.name, fn.version)
@@ -126,8 +139,14 @@ export function toEnvRecord(fn: FunctionVersion, files: SourceFiles, details: bo
   return masked
 }
 
-function isOf(owner: { runtime: string; name: string; version: string | null }, fn: FunctionVersion): boolean {
-  return owner.runtime === fn.runtime && owner.name === fn.name && owner.version === fn.version
+interface Identity {
+  runtime: string
+  name: string
+  version: string | null
+}
+
+export function isSame(one: Identity, other: Identity): boolean {
+  return one.runtime === other.runtime && one.name === other.name && one.version === other.version
 }
 
 /** A file as it was read. */
@@ -143,34 +162,26 @@ export interface SourceFile {
 /** `If-Match` of a file that is not there. */
 const MISSING = '"none"'
 
-interface SourceFilesOptions {
-  /** Full path. */
-  functionsRoot: string
-  /** Resolves when what is on disk is in force. */
-  reload: () => Promise<void>
-}
-
 /** The files of functions as the control plane writes them: one change at a time, each whole, none through a link or outside the root. */
 export class SourceFiles {
   readonly #root: string
-  readonly #reload: () => Promise<void>
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #turn = new Semaphore(1)
+  /** Resolves when what is on disk is in force. */
+  readonly reload: () => Promise<void>
 
-  constructor({ functionsRoot, reload }: SourceFilesOptions) {
-    this.#root = functionsRoot
-    this.#reload = reload
+  /** @param root - full path of the functions root */
+  constructor(root: string, reload: () => Promise<void>) {
+    this.#root = root
+    this.reload = reload
   }
 
   /** Runs a change after those that were asked for before: it sees what they wrote, and no other writes meanwhile. */
-  inTurn<T>(change: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(() => toRefusal(change))
-    this.#last = turn.catch(() => {})
-    return turn
-  }
-
-  /** Puts in force what was written. */
-  reload(): Promise<void> {
-    return this.#reload()
+  async inTurn<T>(change: () => Promise<T>): Promise<T> {
+    try {
+      return await this.#turn.run(change)
+    } catch (error) {
+      throw toGatewayRefusal(error)
+    }
   }
 
   /** A folder below the root, by its full path. @throws GatewayError FORBIDDEN for one that is not */
@@ -188,7 +199,12 @@ export class SourceFiles {
   read(path: string, limit: number): SourceFile {
     const label = this.labelOf(path)
     const folder = this.folder(dirname(path))
-    const stats = refuseLinks(() => folder.statFile(basename(path)))
+    let stats: Stats | null
+    try {
+      stats = folder.statFile(basename(path))
+    } catch (error) {
+      throw toGatewayRefusal(error)
+    }
     if (stats !== null && stats.size > limit)
       throw new GatewayError('CONFLICT', `${label} has ${stats.size} bytes, at most ${limit} are read here`)
     const bytes = stats === null ? null : folder.read(basename(path))
@@ -230,47 +246,21 @@ export function toEtag(bytes: Uint8Array | null): string {
   return bytes === null ? MISSING : `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`
 }
 
-/** What the disk refuses as an answer that says why. */
-async function toRefusal<T>(change: () => Promise<T>): Promise<T> {
-  try {
-    return await change()
-  } catch (error) {
-    throw toGatewayRefusal(error)
-  }
+const REASONS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  ENAMETOOLONG: ['BAD_REQUEST', 'the name is too long for this file system'],
+  EACCES: ['FORBIDDEN', 'the file cannot be written: permission denied'],
+  EPERM: ['FORBIDDEN', 'the file cannot be written: not permitted'],
+  EROFS: ['STORAGE_FULL', 'the file cannot be written: the file system is read-only; make it writable and try again'],
+  ENOSPC: ['STORAGE_FULL', 'the file cannot be written: no space is left on the disk; free space and try again'],
+  EDQUOT: [
+    'STORAGE_FULL',
+    'the file cannot be written: the disk quota is used up; free space or raise it and try again',
+  ],
 }
 
-function refuseLinks<T>(work: () => T): T {
-  try {
-    return work()
-  } catch (error) {
-    throw toGatewayRefusal(error)
-  }
-}
-
-const REASONS: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied',
-  EPERM: 'not permitted',
-}
-
-/** Nothing can be written there by anybody. */
-const STORAGE_REASONS: Readonly<Record<string, string>> = {
-  EROFS: 'the file system is read-only; make it writable',
-  ENOSPC: 'no space is left on the disk; free space',
-  EDQUOT: 'the disk quota is used up; free space or raise it',
-}
-
-/** What the disk refused as an answer that says why; anything else as it is. */
+/** An error of the file system as a response with the reason; any other error as it is. */
 export function toGatewayRefusal(error: unknown): unknown {
   if (error instanceof UnsafePathError) return new GatewayError('FORBIDDEN', error.message)
-  const code = (error as NodeJS.ErrnoException)?.code ?? ''
-  if (code === 'ENAMETOOLONG') return new GatewayError('BAD_REQUEST', 'the name is too long for this file system')
-  if (error instanceof GatewayError) return error
-  const storageReason = STORAGE_REASONS[code]
-  if (storageReason !== undefined)
-    return new GatewayError('STORAGE_FULL', `the file cannot be written: ${storageReason} and try again`, {
-      cause: error,
-    })
-  const reason = REASONS[code]
-  if (reason === undefined) return error
-  return new GatewayError('FORBIDDEN', `the file cannot be written: ${reason}`, { cause: error })
+  const reason = REASONS[(error as NodeJS.ErrnoException)?.code ?? '']
+  return reason === undefined ? error : new GatewayError(reason[0], reason[1], { cause: error })
 }

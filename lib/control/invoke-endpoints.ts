@@ -15,6 +15,8 @@ import {
   type NamedCalls,
   PacedWriter,
   READ,
+  readJson,
+  readHeader,
 } from './endpoint.ts'
 
 /** Bytes of the JSON that describes a call; larger bodies go to the function's own URL. */
@@ -50,7 +52,7 @@ export function createInvokeEndpoints({ calls, explain }: ControlContext): reado
 
 async function invoke(calls: NamedCalls, request: ControlRequest): Promise<ControlReply> {
   const { exchange } = request
-  const { name, runtime, query, ...fields } = readCallFields(await request.readJson(INVOKE_BODY_BYTES))
+  const { name, runtime, query, ...fields } = readCallFields(await readJson(request, INVOKE_BODY_BYTES))
   // For when the client leaves: nobody reads the answer then.
   const stop = new AbortController()
   exchange.work = { abandon: () => stop.abort() }
@@ -59,7 +61,7 @@ async function invoke(calls: NamedCalls, request: ControlRequest): Promise<Contr
     { ...fields, ...(runtime !== null && { runtime }), query: query ?? {}, signal: stop.signal },
     { id: exchange.id, ip: exchange.ip, trace: exchange.trace, traceState: exchange.traceState },
   )
-  if (wantsStream(request.header('accept'))) {
+  if (wantsStream(readHeader(request, 'accept'))) {
     const stream = new InvokeStream(exchange, call)
     exchange.work = {
       abandon: () => {

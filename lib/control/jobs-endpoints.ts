@@ -13,6 +13,8 @@ import {
   PacedWriter,
   READ,
   WRITE,
+  readJson,
+  readHeader,
 } from './endpoint.ts'
 
 /** Bytes of a request: a body of a function may be a part of it. */
@@ -74,15 +76,15 @@ async function list(jobs: Jobs, { query }: ControlRequest): Promise<ControlReply
 }
 
 async function create(jobs: Jobs, request: ControlRequest): Promise<ControlReply> {
-  const key = request.header('idempotency-key')
-  const { record, replayed } = await jobs.create(await request.readJson(JOB_REQUEST_BYTES), key)
+  const key = readHeader(request, 'idempotency-key')
+  const { record, replayed } = await jobs.create(await readJson(request, JOB_REQUEST_BYTES), key)
   const headers = ['Location', `/_fn/jobs/${record.id}`]
   if (replayed) headers.push('Idempotency-Replayed', 'true')
   return { status: replayed ? 200 : 201, body: record, headers }
 }
 
 async function retry(jobs: Jobs, request: ControlRequest): Promise<ControlReply> {
-  const record = await jobs.retry(request.params.id!, await request.readJson(JOB_REQUEST_BYTES))
+  const record = await jobs.retry(request.params.id!, await readJson(request, JOB_REQUEST_BYTES))
   return { status: 201, body: record, headers: ['Location', `/_fn/jobs/${record.id}`] }
 }
 

@@ -16,6 +16,7 @@ import {
   READ,
   TARGET_FIELDS,
   WRITE,
+  readJson,
 } from './endpoint.ts'
 import { toSchedulePolicyRecord, toSeconds } from './records.ts'
 
@@ -63,7 +64,7 @@ function preview({ clock, scheduler, find }: ControlContext, { query }: ControlR
 const RUN = object(TARGET, { required: ['name'], strict: true })
 
 async function run({ scheduler, find }: ControlContext, request: ControlRequest): Promise<ControlReply> {
-  const { name, runtime = null, version = null } = readRequest(RUN, await request.readJson())
+  const { name, runtime = null, version = null } = readRequest(RUN, await readJson(request))
   const fn = find(name!, version, runtime)
   const { status, error, latencyMs } = await scheduler.schedules.runNow(fn)
   const outcome = { status, error: error ?? '', latency_ms: Math.round(latencyMs * 1000) / 1000 }

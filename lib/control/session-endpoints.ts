@@ -3,20 +3,23 @@
 import { createHash, pbkdf2, randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto'
 import { isIPv6 } from 'node:net'
 import { promisify } from 'node:util'
+import { hidden, mapped, object, readRequest, string } from '../config/fields.ts'
+import { reportWrong } from '../config/findings.ts'
 import { MAX_SCRYPT_BYTES, parsePasswordHash, type PasswordHash } from '../config/password-hash.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
-import { GatewayError } from '../core/errors.ts'
+import { badRequest, GatewayError } from '../core/errors.ts'
+import { Semaphore } from '../core/semaphore.ts'
 import { SESSION_COOKIE } from '../invocation/forwarded-headers.ts'
 import { type AccessState, isAdminToken, type Session } from './access.ts'
 import {
-  badBody,
   type ControlContext,
   type ControlReply,
   type ControlRequest,
   type Endpoint,
-  type JsonObject,
   LOGIN,
+  readJson,
+  readHeader,
 } from './endpoint.ts'
 
 const DISABLED = 'login disabled: it needs FN_UI_ENABLED=1, and FN_ADMIN_TOKEN or FN_CONSOLE_LOGIN_PASSWORD_HASH'
@@ -33,7 +36,7 @@ export function createSessionEndpoints(
 
   const login = async (request: ControlRequest): Promise<ControlReply> => {
     if (!access.canLogIn) throw new GatewayError('NOT_FOUND', DISABLED)
-    const given = toGiven(await request.readJson(BODY_BYTES))
+    const given = toGiven(await readJson(request, BODY_BYTES))
     const address = request.caller.clientAddress
     const waitMs = limit.begin(address)
     if (waitMs !== null) throw toTooMany(waitMs)
@@ -41,13 +44,13 @@ export function createSessionEndpoints(
     if (session === null) throw new GatewayError('UNAUTHORIZED', 'invalid credentials')
     limit.succeed(address)
     // An id from before is not taken over: whoever planted it would know the session.
-    sessions.end(request.header('cookie'))
+    sessions.end(readHeader(request, 'cookie'))
     const cookie = sessions.toSetCookie(sessions.begin(session), request.isSecure)
     return { status: 200, body: { ok: true, user: session.user }, headers: ['Set-Cookie', cookie] }
   }
 
   const logout = (request: ControlRequest): ControlReply => {
-    const cookie = request.header('cookie')
+    const cookie = readHeader(request, 'cookie')
     if (request.query.flag('everywhere')) sessions.endEverywhere(cookie)
     else sessions.end(cookie)
     return { status: 200, body: { ok: true }, headers: ['Set-Cookie', sessions.toSetCookie(null, request.isSecure)] }
@@ -64,22 +67,24 @@ function toTooMany(waitMs: number): GatewayError {
   return new GatewayError('CONCURRENCY_LIMIT', 'too many failed logins, try again later', { headers })
 }
 
-function toGiven(body: JsonObject): Given {
-  const unknown = Object.keys(body).find(key => !['username', 'password', 'token'].includes(key))
-  if (unknown !== undefined) throw badBody('has a field that is not username, password or token')
-  if (body.token !== undefined && body.username === undefined && body.password === undefined) {
-    return { token: toText('token', body.token) }
-  }
-  if (body.token !== undefined || body.username === undefined || body.password === undefined) {
-    throw badBody('must have username and password, or token')
-  }
-  return { username: toText('username', body.username), password: toText('password', body.password) }
-}
+const TEXT_RULE = `a text of 1 to ${MAX_CHARS} characters`
+const text = hidden(
+  mapped(string({ multiline: true, rule: TEXT_RULE }), (text, at) =>
+    text !== '' && text.length <= MAX_CHARS ? text : reportWrong(at, TEXT_RULE, text),
+  ),
+)
+const FIELDS = { username: text, password: text, token: text }
+const LOGIN_BODY = object(FIELDS)
 
-/** The value itself is in no message: it may be a password. */
-function toText(name: string, value: unknown): string {
-  if (typeof value === 'string' && value !== '' && value.length <= MAX_CHARS) return value
-  throw badBody(`field ${name} must be a text of 1 to ${MAX_CHARS} characters`)
+/** Messages repeat neither a value nor an unknown key: both may be passwords. */
+function toGiven(body: Readonly<Record<string, unknown>>): Given {
+  if (Object.keys(body).some(key => !Object.hasOwn(FIELDS, key)))
+    throw badRequest('body', 'has a field that is not username, password or token')
+  const { username, password, token } = readRequest(LOGIN_BODY, body)
+  if (token !== undefined && username === undefined && password === undefined) return { token }
+  if (token !== undefined || username === undefined || password === undefined)
+    throw badRequest('body', 'must have username and password, or token')
+  return { username, password }
 }
 
 // Who is logged in: random ids in memory, each with a time to live.
@@ -182,8 +187,8 @@ const derivePbkdf2 = promisify(pbkdf2)
 export class Credentials {
   readonly #settings: LoginSettings
   readonly #hash: PasswordHash | null
-  /** The check that was asked for last; passwords are checked one after the other. */
-  #last: Promise<unknown> = Promise.resolve()
+  /** Passwords are checked one after the other. */
+  readonly #turn = new Semaphore(1)
   #checks = 0
 
   constructor(settings: LoginSettings) {
@@ -211,9 +216,7 @@ export class Credentials {
     }
     this.#checks += 1
     try {
-      const turn = this.#last.then(check)
-      this.#last = turn.catch(() => null)
-      return await turn
+      return await this.#turn.run(check)
     } finally {
       this.#checks -= 1
     }
@@ -274,7 +277,8 @@ export class LoginLimit {
     if (known === undefined || now - known.since >= LOGIN_FAILURE_MS) {
       this.#failures.delete(key)
       this.#failures.set(key, { count: 1, since: now })
-      this.#forget()
+      const [oldest] = this.#failures.keys()
+      if (this.#failures.size > MAX_LOGIN_ADDRESSES) this.#failures.delete(oldest!)
       return null
     }
     if (known.count >= MAX_LOGIN_FAILURES) return LOGIN_FAILURE_MS - (now - known.since)
@@ -289,14 +293,6 @@ export class LoginLimit {
     if (known === undefined) return
     known.count -= 1
     if (known.count === 0) this.#failures.delete(key)
-  }
-
-  #forget(): void {
-    if (this.#failures.size <= MAX_LOGIN_ADDRESSES) return
-    for (const first of this.#failures.keys()) {
-      this.#failures.delete(first)
-      return
-    }
   }
 }
 

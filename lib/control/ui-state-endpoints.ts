@@ -6,7 +6,7 @@ import { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { type AccessState, isAdministrator, SWITCHES, type Switches } from './access.ts'
-import { type ControlReply, type ControlRequest, type Endpoint, READ, WRITE } from './endpoint.ts'
+import { type ControlReply, type ControlRequest, type Endpoint, READ, WRITE, readJson } from './endpoint.ts'
 import { toGatewayRefusal } from './function-record.ts'
 
 /** Bytes of the object as JSON. */
@@ -17,7 +17,7 @@ const BODY_BYTES = 16 * 1024 + 6 * UI_STORE_BYTES
 export function createUiStateEndpoints(access: AccessState, store: UiStore): readonly Endpoint[] {
   const path = '/_fn/ui-state'
   const change = async (request: ControlRequest): Promise<ControlReply> => {
-    const body = await request.readJson(BODY_BYTES)
+    const body = await readJson(request, BODY_BYTES)
     const changes: Record<string, boolean> = {}
     const warnings: string[] = []
     const { store: given, ...switches } = body

@@ -173,7 +173,7 @@ t.test('[control/function-code.1, control/function-code.2] the next request runs
   t.equal((await say('PUT', CODE_URL, { code: LUA }, { 'if-match': read.headers.etag! }))[0], 200)
   t.equal((await say('PUT', CODE_URL, { code: LUA }, { 'if-match': read.headers.etag! }))[0], 409)
   t.match(await say('PUT', CODE_URL, { code: 'function (' }), [200, { warnings: [/handler.lua/] }], 'told at once')
-  t.match(await say('PUT', CODE_URL, {}), [400, { error: 'body field code must be a text' }])
+  t.match(await say('PUT', CODE_URL, {}), [400, { error: 'code is missing' }])
   t.match(await say('PUT', CODE_URL, { code: null }), [400, {}])
   t.equal((await say('PUT', CODE_URL, { code: 'é'.repeat(1024 * 1024 + 1) }))[0], 413)
   const full = '-'.repeat(2 * 1024 * 1024 - LUA.length) + LUA
