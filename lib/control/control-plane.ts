@@ -1,4 +1,4 @@
-/** `/_fn/*`: finds the endpoint of a request, decides whether the caller may, and sends the answer. Spec: §4.2. */
+/** `/_fn/*`: finds the endpoint of a request, checks the access of its caller, and sends the response. Spec: §4.2. */
 
 import { randomBytes } from 'node:crypto'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
@@ -42,7 +42,7 @@ export interface ControlParts {
   close: () => void
 }
 
-/** Every endpoint, in the order of the documents, and what decides who may use them. */
+/** Every endpoint, in the order of the documents, and the state that decides access to them. */
 export function createControlParts(context: ControlContext): ControlParts {
   const { clock, settings, journal, history, streams, reload } = context
   const { functionsRoot } = settings
@@ -134,7 +134,7 @@ export class ControlPlane {
     return endpoint.handle({ exchange, params: found.params, query, caller, details, isSecure })
   }
 
-  /** The page is for who may log in, too; what it shows is asked for by itself. */
+  /** The page needs no session: its data does. */
   #answerConsole(exchange: Exchange, path: string): Promise<ControlReply> {
     const { access } = this.#options
     if (!access.flags.uiEnabled) throw new GatewayError('NOT_FOUND', 'console ui disabled')

@@ -1,12 +1,12 @@
 /**
- * One endpoint of `/_fn/*`: what it is called by, who may call it, what it is asked and what it answers. Owner: §4.2.
+ * One endpoint of `/_fn/*`: method and path, access, request and response. Owner: §4.2.
  * A family of endpoints is a file `<family>-endpoints.ts` with `create<Family>Endpoints(context)`; `control-plane.ts` joins them.
  */
 
 import { isUtf8 } from 'node:buffer'
 import { nearest, showText, showValue } from '../config/findings.ts'
 import { parseJsonText } from '../config/json-text.ts'
-import type { Settings } from '../config/settings-record.ts'
+import type { Settings } from '../config/settings.ts'
 import type { SettingSource } from '../config/settings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
@@ -128,7 +128,7 @@ export interface NamedCalls {
   run(request: InternalRequest): Promise<InternalResult>
 }
 
-/** A JSON value with its status, bytes made before, or an answer that the endpoint sends itself: a stream. */
+/** A JSON value with its status, prepared bytes, or a response that the endpoint sends itself: a stream. */
 export type ControlReply =
   | {
       readonly status: number
@@ -139,14 +139,14 @@ export type ControlReply =
   | ConstantAnswer
   | { readonly send: (exchange: Exchange) => void }
 
-/** Open to everybody. */
+/** Open to every client. */
 export const OPEN: EndpointAccess = { open: true, write: false, acts: false }
 export const READ: EndpointAccess = { open: false, write: false, acts: false }
 /** Does something, and changes no file. */
 export const ACT: EndpointAccess = { open: false, write: false, acts: true }
-/** Begins or ends a session: asked by those who have none. */
+/** Begins or ends a session, so that it needs none. */
 export const LOGIN: EndpointAccess = { open: false, write: false, acts: true, beforeLogin: true }
-/** Shows nothing by itself, and is where one logs in. */
+/** Contains no data; it has the login form. */
 export const CONSOLE_PAGE: EndpointAccess = { open: false, write: false, acts: false, beforeLogin: true }
 /** Needs write permission. */
 export const WRITE: EndpointAccess = { open: false, write: true, acts: true }
@@ -245,8 +245,6 @@ export function badQuery(name: string, why: string): GatewayError {
   return badRequest(`query field ${name}`, why)
 }
 
-// What an endpoint of the control plane is asked: parameters, query, body, and who asks.
-
 /** Bytes of a body, where an endpoint does not say otherwise. */
 export const CONTROL_BODY_BYTES = 1024 * 1024
 
@@ -254,7 +252,7 @@ export type JsonObject = Record<string, unknown>
 
 export interface ControlRequest {
   readonly exchange: Exchange
-  /** What stands in the path for `:id` and the like, decoded. */
+  /** Parameters of the path such as `:id`, decoded. */
   readonly params: Readonly<Record<string, string>>
   readonly query: ControlQuery
   readonly caller: Caller
@@ -308,7 +306,7 @@ export function readRuntime(query: ControlQuery): RuntimeName | null {
   throw badQuery('runtime', `must be one of ${RUNTIMES.join(', ')}, got "${showText(runtime)}"`)
 }
 
-/** Open at once; with one more the oldest ends, because its reader may be long gone without a word. */
+/** Open at once; with one more the oldest ends, because its client may have left without closing the connection. */
 const MAX_OPEN_STREAMS = 64
 
 /** Responses of the control plane that go on until they are ended. */
@@ -317,7 +315,7 @@ export class OpenStreams {
   #isClosed = false
 
   /**
-   * @param end - ends the answer; called at most once, and at once when the gateway is closing
+   * @param end - ends the response; called at most once, and at once when the gateway is closing
    * @returns a function that says that it has ended
    */
   add(end: () => void): () => void {
@@ -335,7 +333,7 @@ export class OpenStreams {
     return () => this.#ends.delete(entry)
   }
 
-  /** Ends all: a stop does not wait for readers who would stay for ever. */
+  /** Ends all: a stop does not wait for clients that would stay connected. */
   close(): void {
     this.#isClosed = true
     for (const end of [...this.#ends]) end()

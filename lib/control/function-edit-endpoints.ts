@@ -148,7 +148,7 @@ class FunctionEditor {
     })
   }
 
-  /** @returns what to tell; @throws GatewayError BAD_REQUEST with what is wrong, and then nothing is written */
+  /** @returns warnings; @throws GatewayError BAD_REQUEST with the problems, and then nothing is written */
   #write({ path }: Edit, change: FileChange, mode?: number): string[] {
     if (!change.ok) throw new GatewayError('BAD_REQUEST', change.problems.slice(0, 5).join('; '))
     if (Buffer.byteLength(change.text) > MAX_CONFIG_FILE_BYTES)
@@ -167,7 +167,7 @@ class FunctionEditor {
     )
   }
 
-  /** Takes a change back that nothing serves any more. @returns why */
+  /** Reverts a change after which the function is not served. @returns the reason */
   async #undo({ path, file, known }: Edit): Promise<GatewayError> {
     const files = this.#files
     const { state } = this.#context
@@ -211,13 +211,13 @@ function toReply(body: Record<string, unknown>, { etag }: SourceFile): ControlRe
   return { status: 200, body: { ...body, etag }, headers: ['ETag', etag] }
 }
 
-/** The text of a file that is to be changed. @throws GatewayError CONFLICT when it is no JSON object */
+/** The text of a file that will be changed. @throws GatewayError CONFLICT when it is not a JSON object */
 function toText({ bytes, label }: SourceFile): string | null {
   if (bytes === null) return null
   const parsed = parseJsonText(bytes)
   if (parsed.ok && isObject(parsed.value)) return bytes.toString('utf8').replace(/^\uFEFF/, '')
   const why = parsed.ok
-    ? 'is no JSON object'
+    ? 'is not a JSON object'
     : `is not JSON (line ${parsed.line}, column ${parsed.column}): ${parsed.reason}`
   throw new GatewayError('CONFLICT', `${label} ${why}; mend it by hand first`)
 }

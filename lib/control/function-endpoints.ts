@@ -1,4 +1,4 @@
-/** `/_fn/function`: a function with its code is read, made and deleted. Owner: §4.2, page control/function. */
+/** `/_fn/function`: reads, creates and deletes a function with its code. Owner: §4.2, page control/function. */
 
 import { randomBytes } from 'node:crypto'
 import { chownSync, constants, lstatSync, rmdirSync, type Stats } from 'node:fs'
@@ -127,7 +127,7 @@ class FunctionKeeper {
     folder.check()
     if (!folder.isThere()) return writeNewFunction(this.#context.settings.functionsRoot, names, fn)
     if (hasFunctionFiles(folder))
-      throw new GatewayError('CONFLICT', `the folder ${names.join('/')} holds a function or routes already`)
+      throw new GatewayError('CONFLICT', `the folder ${names.join('/')} already contains a function or routes`)
     return writeIntoFolder(folder, fn)
   }
 
@@ -159,7 +159,7 @@ class FunctionKeeper {
     const sources = this.#context.policySourcesOf(fn)
     const record = toFunctionRecord(fn, this.#context.state(details), this.#files, sources, dependencies)
     const warnings = [...new Set([...notes, ...(record.warnings as string[])])]
-    // Whoever may see no paths may see no sources either.
+    // A caller that may not see paths may not see sources either.
     if (!withCode || !details) return { status, body: { ...record, warnings } }
     const { bytes, isWhole } = await readCode(fn.entryPath)
     const etag = isWhole ? toEtag(bytes) : null
@@ -173,7 +173,7 @@ async function readCode(path: string): Promise<{ bytes: Buffer; isWhole: boolean
   const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
   try {
     const stats = await file.stat()
-    if (!stats.isFile()) throw new GatewayError('CONFLICT', 'the handler is no regular file')
+    if (!stats.isFile()) throw new GatewayError('CONFLICT', 'the handler is not a regular file')
     const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(stats.size, MAX_CODE_BYTES)), 0)
     return { bytes: buffer.subarray(0, bytesRead), isWhole: stats.size <= MAX_CODE_BYTES }
   } finally {
@@ -181,7 +181,7 @@ async function readCode(path: string): Promise<{ bytes: Buffer; isWhole: boolean
   }
 }
 
-// What `POST /_fn/function` writes: a folder with a handler and its config, as a whole or not at all.
+// `POST /_fn/function` writes a folder with a handler and its config, as a whole or not at all.
 
 interface NewIdentity {
   runtime: RuntimeName
@@ -254,7 +254,7 @@ export function checkNewName(name: string, version: string | null, unserved: (na
 
 const FILE_MODE = 0o644
 
-/** What was written, for the case that it must go again. */
+/** Written files, for the case that they must be removed again. */
 export interface Written {
   remove: () => void
 }
@@ -318,7 +318,7 @@ function missingParents(root: string, names: readonly string[]): string[] {
   return missing
 }
 
-/** A gateway that runs as root leaves no folders of root in the tree of somebody else. */
+/** A gateway that runs as root leaves no folders of root in the tree of another user. */
 function giveTo(path: string, { uid, gid }: Stats): void {
   if (process.geteuid?.() === 0) chownSync(path, uid, gid)
 }
@@ -327,7 +327,7 @@ function removeEmpty(path: string): void {
   try {
     rmdirSync(path)
   } catch {
-    // Somebody has put something into it: it stays.
+    // It contains files of another program: it stays.
   }
 }
 
@@ -347,9 +347,9 @@ export function hasFunctionFiles(folder: OwnFolder): boolean {
     )
 }
 
-// What `DELETE /_fn/function` takes away: a function's own files, never another function's.
+// `DELETE /_fn/function` removes the function's own files, never those of another function.
 
-/** What belongs to the function of a folder besides its handler. */
+/** Files of a function besides its handler. */
 const ARTEFACTS: ReadonlySet<string> = new Set([
   ...['fn.config.json', 'fn.env.json', 'schema.json', '_fngw_types.py'],
   ...['requirements.txt', 'requirements.lock.txt', 'package.json', 'package-lock.json', 'npm-shrinkwrap.json'],
@@ -384,7 +384,7 @@ function deleteFile(fn: FunctionVersion, files: SourceFiles): void {
   folder.remove(basename(fn.entryPath))
 }
 
-/** The folder leaves its place by one rename: nobody ever sees half of it. */
+/** The folder is moved by one rename: it is never served half deleted. */
 function deleteFolder(root: string, fn: FunctionVersion, files: SourceFiles): void {
   const parent = files.folder(dirname(fn.fnDir))
   const trash = new OwnFolder(root, '.svc', 'trash')
@@ -392,7 +392,7 @@ function deleteFolder(root: string, fn: FunctionVersion, files: SourceFiles): vo
   try {
     parent.moveTo(basename(fn.fnDir), trash, name)
   } catch (error) {
-    // The state folder may be a mount of its own.
+    // The state folder may be on another mount.
     if ((error as NodeJS.ErrnoException).code !== 'EXDEV') throw error
     parent.remove(basename(fn.fnDir))
   }
@@ -412,7 +412,7 @@ function deleteArtefacts(
   })
   if (left.length > 0) {
     const names = left.map(({ name }) => name).join(', ')
-    const why = `other functions live in its folder, and ${names} would become a route of its own`
+    const why = `other functions live in its folder, and ${names} would become a route`
     throw new GatewayError('CONFLICT', `${files.labelOf(fn.fnDir)} is not deleted: ${why}; move or delete it first`)
   }
   deleteFile(fn, files)

@@ -8,13 +8,12 @@ import { maskEnv, parseFunctionEnv } from '../config/function-env.ts'
 import type { EnvValue, FunctionVersion } from '../core/catalog.ts'
 import { type ErrorCode, GatewayError, type Warning } from '../core/errors.ts'
 import { matchesTag } from '../core/http-text.ts'
-import { isObject } from '../core/json.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import { HIDDEN } from '../core/text.ts'
 import { toFunctionPath } from '../core/versions.ts'
 import { OwnFolder, UnsafePathError } from '../files/own-folder.ts'
-import { type GatewayState, toLoadError, toPolicyRecord } from './records.ts'
+import { type GatewayState, toLoadError, toPolicyRecord, toSnake } from './records.ts'
 
 /** Bytes of code that are shown and accepted. */
 export const MAX_CODE_BYTES = 2 * 1024 * 1024
@@ -32,7 +31,7 @@ export function checkCodeSize(code: string): string {
 export const toConfigPath = (fn: FunctionVersion): string => join(fn.fnDir, 'fn.config.json')
 export const toEnvPath = (fn: FunctionVersion): string => join(fn.fnDir, 'fn.env.json')
 
-/** The part of every answer about a function. */
+/** The part of every response about a function. */
 export function toIdentityRecord(fn: FunctionVersion): Record<string, unknown> {
   return { runtime: fn.runtime, name: fn.name, version: fn.version }
 }
@@ -47,6 +46,7 @@ export function toFunctionRecord(
 ): Record<string, unknown> {
   const routes = Object.entries(state.routes.mapped_routes).filter(([, owners]) => owners.some(one => isSame(one, fn)))
   const { policy } = fn
+  const { workerPool, keepWarm, edge, cors, schedule } = policy
   const health = state.runtimes.get(fn.runtime)?.health()
   const exampleRoute = routes.find(([route]) => !/[:*]/.test(route))?.[0] ?? toFunctionPath(fn.name, fn.version)
   return {
@@ -58,7 +58,7 @@ export function toFunctionRecord(
     ...(state.details
       ? { function_dir: fn.fnDir, file_path: fn.entryPath, config_path: toConfigPath(fn), env_path: toEnvPath(fn) }
       : {}),
-    policy: toFullPolicy(fn),
+    policy: { ...toPolicyRecord(fn), ...(toSnake({ workerPool, keepWarm, edge, cors, schedule }) as object) },
     policy_sources: policySources,
     fn_env: toEnvRecord(fn, files, state.details),
     runtime_health: { up: health?.up ?? false, reason: health === undefined ? 'not enabled' : health.reason },
@@ -96,25 +96,7 @@ export function toFunctionRecord(
   }
 }
 
-function toFullPolicy(fn: FunctionVersion): Record<string, unknown> {
-  const { workerPool, keepWarm, edge, cors, schedule } = fn.policy
-  const blocks = { worker_pool: workerPool, keep_warm: keepWarm, edge, cors, schedule }
-  return { ...toPolicyRecord(fn), ...(toSnake(blocks) as Record<string, unknown>) }
-}
-
-/** Blocks of a policy under the names of fn.config.json. Values of the user (`query`, `headers`) have no camel case of ours. */
-function toSnake(value: unknown): unknown {
-  if (!isObject(value)) return value
-  const entries = Object.entries(value).map(([key, inner]) => [
-    key.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`),
-    USER_VALUES.has(key) ? inner : toSnake(inner),
-  ])
-  return Object.fromEntries(entries)
-}
-
-const USER_VALUES: ReadonlySet<string> = new Set(['query', 'headers', 'body', 'context'])
-
-/** What the catalog says about the folder and the files of a function, also where another function's file comes first. */
+/** Warnings of the catalog about the folder and the files of a function, also where another function's file comes first. */
 export function toFileWarnings(fn: FunctionVersion, state: GatewayState): string[] {
   const folder = fn.entryFile.slice(0, Math.max(0, fn.entryFile.lastIndexOf('/')))
   const inFolder = (name: string): string => (folder === '' ? name : `${folder}/${name}`)
@@ -123,12 +105,12 @@ export function toFileWarnings(fn: FunctionVersion, state: GatewayState): string
     files.has(path) || (path === folder && folder !== '') || message.split(/[\s,;:()]+/).some(word => files.has(word))
   const own = state.warnings.filter(isOwn).map(({ message, hint }) => (hint === '' ? message : `${message}; ${hint}`))
   const { configProblem: problem } = fn.policy
-  // One of a folder above is no file of the function.
+  // A config of a parent folder is not a file of the function.
   if (problem === null || own.some(text => text.startsWith(problem))) return own
   return [`${problem}; calls are refused with 503 until the file is fixed`, ...own]
 }
 
-/** What `fn.env.json` says; a caller who may see no details gets no value at all. */
+/** The content of `fn.env.json`; a caller that may not see details gets no values. */
 export function toEnvRecord(fn: FunctionVersion, files: SourceFiles, details: boolean): Record<string, unknown> {
   const { bytes, label } = files.read(toEnvPath(fn), MAX_CONFIG_FILE_BYTES)
   const declared: [string, EnvValue][] = []

@@ -43,7 +43,7 @@ export function createSessionEndpoints(
     const session = await credentials.check(given)
     if (session === null) throw new GatewayError('UNAUTHORIZED', 'invalid credentials')
     limit.succeed(address)
-    // An id from before is not taken over: whoever planted it would know the session.
+    // An earlier id is not reused: an attacker who planted it would know the session.
     sessions.end(readHeader(request, 'cookie'))
     const cookie = sessions.toSetCookie(sessions.begin(session), request.isSecure)
     return { status: 200, body: { ok: true, user: session.user }, headers: ['Set-Cookie', cookie] }
@@ -87,7 +87,7 @@ function toGiven(body: Readonly<Record<string, unknown>>): Given {
   return { username, password }
 }
 
-// Who is logged in: random ids in memory, each with a time to live.
+// Sessions: random ids in memory, each with a time to live.
 
 /** Sessions at once; of more, the oldest ends. */
 export const MAX_SESSIONS = 1000
@@ -103,7 +103,7 @@ interface Kept extends Session {
 export class Sessions {
   readonly #clock: Clock
   readonly #ttlMs: number
-  /** By the hash of the id: what is compared tells nothing about an id that exists. */
+  /** By the hash of the id: the time of a lookup reveals nothing about existing ids. */
   readonly #kept = new Map<string, Kept>()
 
   constructor({ clock, ttlMs }: { clock: Clock; ttlMs: number }) {
@@ -133,7 +133,7 @@ export class Sessions {
     for (const id of toIds(cookie)) this.#kept.delete(toKey(id))
   }
 
-  /** Ends the sessions of a `Cookie` header, and all others of who began them: in every browser. */
+  /** Ends the sessions of a `Cookie` header, and all others of the same user: in every browser. */
   endEverywhere(cookie: string | null): void {
     const session = this.find(cookie)
     this.end(cookie)
@@ -178,7 +178,7 @@ export const MAX_PASSWORD_CHECKS = 16
 
 type LoginSettings = Pick<Settings, 'adminToken' | 'consoleLoginUsername' | 'consoleLoginPasswordHash'>
 
-/** What somebody gives to log in. */
+/** Credentials of a login. */
 export type Given = { username: string; password: string } | { token: string }
 
 const deriveScrypt = promisify<string, Buffer, number, ScryptOptions, Buffer>(scrypt)
@@ -198,7 +198,7 @@ export class Credentials {
   }
 
   /**
-   * The session somebody may begin; null for wrong credentials, in a time that does not tell which of them is wrong.
+   * The session that the credentials allow; null for wrong ones, in a time that does not reveal which of them is wrong.
    * @throws GatewayError CONCURRENCY_LIMIT when too many passwords wait
    */
   async check(given: Given): Promise<Session | null> {
@@ -231,14 +231,14 @@ async function isRight(password: string, hash: PasswordHash): Promise<boolean> {
           N: hash.cost,
           r: hash.blockSize,
           p: hash.parallel,
-          // What scrypt itself counts is a little more than its blocks.
+          // The count of scrypt itself is a little more than its blocks.
           maxmem: 2 * MAX_SCRYPT_BYTES,
         })
       : await derivePbkdf2(password, salt, hash.iterations, digest.length, 'sha256')
   return timingSafeEqual(derived, digest)
 }
 
-/** Compared as hashes: the time tells neither length nor beginning. */
+/** Compared as hashes: the time reveals neither length nor beginning. */
 function isSameText(given: string, wanted: string): boolean {
   const toDigest = (text: string): Buffer => createHash('sha256').update(text).digest()
   return timingSafeEqual(toDigest(given), toDigest(wanted))
@@ -267,7 +267,7 @@ export class LoginLimit {
   }
 
   /**
-   * Notes a try as failed before it is looked at: many tries at once must not all be looked at.
+   * Counts an attempt as failed before it is checked: of many attempts at once only the allowed number is checked.
    * @returns ms to wait when there were too many; null when the try may be made
    */
   begin(address: string): number | null {
@@ -286,7 +286,7 @@ export class LoginLimit {
     return null
   }
 
-  /** The try was right. Failures before it go on counting: who knows one password must not guess another one freely. */
+  /** The attempt was right. Earlier failures still count: a client that knows one password must not guess another one freely. */
   succeed(address: string): void {
     const key = toNetwork(address)
     const known = this.#failures.get(key)

@@ -1,4 +1,4 @@
-/** What a list has that the one before it had not: for lists of ten thousand of which few items change. Owner: page router/route-table. */
+/** Differences between two lists, for lists of ten thousand of which few items change. Owner: page router/route-table. */
 
 export interface ListChange<T> {
   readonly gone: readonly T[]

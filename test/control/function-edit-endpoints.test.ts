@@ -93,7 +93,7 @@ t.test('[control/function-config.4, control/function-config.7] what is wrong cha
     [CONFIG_URL, `{"a":${'['.repeat(70)}${']'.repeat(70)}}`, 400, /nested deeper/],
     [CONFIG_URL, { group: 'x'.repeat(1024 * 1024) }, 413, /1048576/],
     ['/_fn/function-config?name=broken', { group: 'a' }, 409, /line 1, column 3.*a comment; mend it by hand/],
-    ['/_fn/function-config?name=list', { group: 'a' }, 409, /is no JSON object; mend it by hand/],
+    ['/_fn/function-config?name=list', { group: 'a' }, 409, /is not a JSON object; mend it by hand/],
     ['/_fn/function-config?name=none', { group: 'a' }, 404, /unknown function/],
     ['/_fn/function-config?name=../hello', { group: 'a' }, 404, /unknown function/],
     ['/_fn/function-config?name=hello%00', {}, 400, /NUL/],
