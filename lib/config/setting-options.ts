@@ -59,32 +59,18 @@ function option<T>(
 ): SettingOption<T> & { readonly fallback: T }
 function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T>
 function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T> {
-  const env = typeof row.env === 'string' ? [row.env] : row.env
-  const {
-    key = toKey(env[0]!),
-    envFields = {},
-    fallback = null,
-    flags = [],
-    keyAliases = [],
-    unit = null,
-    off = null,
-    secret = false,
-    locate,
-  } = row
+  const { off = null, ...given } = row
+  const env = [row.env].flat()
   return {
+    ...{ envFields: {}, keyAliases: [], fallback: null, unit: null, secret: false },
+    ...given,
     env,
-    envFields,
-    key,
-    keyAliases,
-    flags: typeof flags === 'string' ? [flags] : flags,
+    key: row.key === undefined ? toKey(env[0]!) : row.key,
+    flags: [row.flags ?? []].flat(),
     field: { ...row.field, schema: { ...row.field.schema, description } },
-    fallback,
-    unit,
     section,
     description,
     offDescription: off,
-    secret,
-    ...(locate ? { locate } : {}),
   }
 }
 

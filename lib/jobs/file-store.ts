@@ -264,11 +264,11 @@ export class FileStore implements JobStore {
         bytes = 0
       }
       await rename(draft, folder.pathOf(LOG_NAME))
+      await syncFolder(folder.path)
     } catch (error) {
       await log.close()
       throw error
     }
-    await syncFolder(folder.path)
     this.#log = log
     for (const [index, entry] of entries.entries()) {
       entry.request = places[index]!
