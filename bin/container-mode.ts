@@ -131,7 +131,7 @@ function toFacts(
   { gateway, loaded, image, client, cwd, json }: Serving,
   made: Pick<ContainerFacts, 'name' | 'outside' | 'ports'>,
 ): ContainerFacts {
-  const { settings, sources, projectFile, envDir } = loaded
+  const { settings, sources, configFile, envDir } = loaded
   const { env = {}, flags = {}, project } = gateway
   const config = project?.explicit ?? null
   const uid = process.getuid?.()
@@ -139,7 +139,7 @@ function toFacts(
     ...made,
     ...{ client, image, settings, sources, cwd, flags, env, json },
     home: homedir(),
-    projectDir: projectFile === null ? null : dirname(projectFile),
+    projectDir: configFile === null ? null : dirname(configFile),
     declared: listDeclaredVariables(settings.functionsRoot, envDir),
     user: uid === undefined ? null : { uid, gid: process.getgid!() },
     timezone: Intl.DateTimeFormat().resolvedOptions().timeZone,

@@ -125,13 +125,13 @@ async function findUrlPath(
  */
 function enableRuntime(
   runtime: RuntimeName,
-  { settings, sources, projectFile }: ReturnType<typeof loadSettings>,
+  { settings, sources, configFile }: ReturnType<typeof loadSettings>,
   cwd: string,
 ): string | null {
   const isNamedElsewhere = sources.runtimes!.source === 'env'
   if (settings.runtimes.includes(runtime) || DEFAULT_RUNTIMES.includes(runtime) || isNamedElsewhere) return null
-  const path = projectFile ?? join(cwd, 'fngw.json')
-  const text = projectFile === null ? null : readFileSync(path, 'utf8')
+  const path = configFile ?? join(cwd, 'fngw.json')
+  const text = configFile === null ? null : readFileSync(path, 'utf8')
   const runtimes = [...settings.runtimes, runtime]
   writeFileSync(path, basename(path) === 'package.json' ? inPackage(text!, runtimes) : withRuntimes(text, runtimes, 0))
   return relative(cwd, path)

@@ -415,14 +415,21 @@ const MAX_SHOWN_PROBLEMS = 5
 /**
  * Reads the fields of a request.
  * @param check - notes problems of several fields together
+ * @param notes - receives messages about values that are not used, such as unknown keys
  * @throws GatewayError BAD_REQUEST that names every wrong field with its rule and its value
  */
-export function readRequest<T>(field: Field<T>, value: unknown, check: (value: T, at: Place) => void = () => {}): T {
+export function readRequest<T>(
+  field: Field<T>,
+  value: unknown,
+  check: (value: T, at: Place) => void = () => {},
+  notes: string[] = [],
+): T {
   const findings: Finding[] = []
   const at = toPlace(null, '', findings)
   const read = field.read(value, at)
   if (read !== undefined) check(read, at)
   const problems = findings.filter(isProblem)
+  for (const finding of findings) if (!isProblem(finding)) notes.push(finding.message)
   if (read !== undefined && problems.length === 0) return read
   const shown = problems.slice(0, MAX_SHOWN_PROBLEMS).map(({ message }) => message)
   const more = problems.length - shown.length

@@ -1,6 +1,6 @@
 /** `fn.config.json`: text to a checked config. Spec: §2.7 to §2.10, §2.13. */
 
-import type { AdapterName, Method, RuntimeName } from '../core/identity.ts'
+import type { RuntimeName } from '../core/identity.ts'
 import type {
   CorsPolicy,
   EdgePolicy,
@@ -13,7 +13,7 @@ import type { Warning } from '../core/errors.ts'
 import * as limits from '../core/limits.ts'
 import type { ObjectOf } from './fields.ts'
 import { type Finding, keyOf, type Place, report, toPlace, toWarnings } from './findings.ts'
-import { FUNCTION_CONFIG, reportUnused, type SCHEDULE_FIELDS } from './function-config-fields.ts'
+import { FUNCTION_CONFIG, type INVOKE_FIELDS, reportUnused, type SCHEDULE_FIELDS } from './function-config-fields.ts'
 import { readJsonFile } from './json-text.ts'
 import { NO_HOST } from './texts.ts'
 
@@ -31,21 +31,8 @@ export interface FunctionConfig {
   maxBodyBytes?: number | undefined
   /** No public route, for the folder and those below it. */
   private?: boolean | undefined
-  invoke: {
-    handler?: string | undefined
-    /** `name` null: the adapter `given` does not exist. */
-    adapter?: { name: AdapterName | null; given: string } | undefined
-    /** Pattern texts, not compiled. An empty list: no public path. */
-    routes?: readonly string[] | undefined
-    methods?: readonly Method[] | undefined
-    allowHosts?: readonly string[] | undefined
-    forceUrl?: boolean | undefined
-    validate?: boolean | undefined
-    summary?: string | undefined
-    query?: Readonly<Record<string, unknown>> | undefined
-    body?: unknown
-    contentType?: string | undefined
-  }
+  /** `routes` are pattern texts, not compiled; an empty list means no public path. */
+  invoke: Omit<ObjectOf<typeof INVOKE_FIELDS>, 'route' | 'home' | 'homeRoute' | 'defaultMethod'>
   response: { includeDebugHeaders?: boolean | undefined }
   /** `route` is absolute or relative to the folder. */
   home?: { route?: string | undefined; redirect?: string | undefined } | undefined
@@ -115,37 +102,20 @@ export function parseFunctionConfigValue(value: unknown, fileLabel: string): Par
 type RawConfig = NonNullable<ReturnType<typeof FUNCTION_CONFIG.read>>
 
 function readConfig(raw: RawConfig, at: Place): FunctionConfig {
-  const { invoke = {} } = raw
-  const listed = invoke.routes ?? (invoke.route === undefined ? raw.routes : [])
-  const routes = invoke.route === undefined ? listed : [...new Set([...(listed ?? []), invoke.route])]
-  const home = raw.home ?? invoke.home ?? (invoke.homeRoute === undefined ? undefined : { route: invoke.homeRoute })
+  const { route, home: invokeHome, homeRoute, ...invoke } = raw.invoke ?? {}
+  const listed = invoke.routes ?? (route === undefined ? raw.routes : [])
+  const routes = route === undefined ? listed : [...new Set([...(listed ?? []), route])]
+  const home = raw.home ?? invokeHome ?? (homeRoute === undefined ? undefined : { route: homeRoute })
+  const { runtime, name, entrypoint, group, timeoutMs, maxConcurrency, maxBodyBytes } = raw
   return {
-    identity: raw.runtime !== undefined || raw.name !== undefined || raw.entrypoint !== undefined,
-    runtime: raw.runtime,
-    name: raw.name,
-    entrypoint: raw.entrypoint,
-    group: raw.group,
-    timeoutMs: raw.timeoutMs,
-    maxConcurrency: raw.maxConcurrency,
-    maxBodyBytes: raw.maxBodyBytes,
+    identity: runtime !== undefined || name !== undefined || entrypoint !== undefined,
+    ...{ runtime, name, entrypoint, group, timeoutMs, maxConcurrency, maxBodyBytes },
     private: raw.private,
-    invoke: {
-      handler: invoke.handler,
-      adapter: invoke.adapter,
-      routes,
-      methods: invoke.methods ?? raw.methods,
-      allowHosts: invoke.allowHosts,
-      forceUrl: invoke.forceUrl ?? raw.forceUrl,
-      validate: invoke.validate,
-      summary: invoke.summary,
-      query: invoke.query,
-      body: invoke.body,
-      contentType: invoke.contentType,
-    },
+    invoke: { ...invoke, routes, methods: invoke.methods ?? raw.methods, forceUrl: invoke.forceUrl ?? raw.forceUrl },
     response: { includeDebugHeaders: raw.response?.includeDebugHeaders ?? raw.includeDebugHeaders },
     home: home?.route === undefined && home?.redirect === undefined ? undefined : home,
     assets: toAssets(raw.assets),
-    workerPool: raw.workerPool && { ...raw.workerPool },
+    workerPool: raw.workerPool,
     keepWarm: toKeepWarm(raw.keepWarm),
     edge: readEdge(raw.edge, keyOf(at, 'edge')),
     ...readSchedule(raw.schedule, keyOf(at, 'schedule')),

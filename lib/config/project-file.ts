@@ -188,8 +188,6 @@ export function createOuterEnvReader(dir: string | null, process: HostEnv): () =
 }
 
 interface LoadedSettings extends ResolvedSettings {
-  /** Full path of the project file that was used, or null. */
-  projectFile: string | null
   /** Folder whose env files were read. */
   envDir: string
 }
@@ -217,7 +215,6 @@ export function loadSettings({ explicit = null, env = {}, ...inputs }: LoadInput
     ...resolved,
     problems: [...problems, ...resolved.problems],
     warnings: [...warnings, ...resolved.warnings],
-    projectFile: project.file?.path ?? null,
     envDir,
   }
 }

@@ -2,7 +2,7 @@
 
 import { isIP } from 'node:net'
 import { isAbsolute, resolve } from 'node:path'
-import { DEFAULT_RUNTIMES, RUNTIMES } from '../core/identity.ts'
+import { DEFAULT_RUNTIMES, type RuntimeName, RUNTIMES } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
 import { boolean, type Field, integer, list, mapped, number, object, oneOf, pairs, string } from './fields.ts'
 import { type Place, reportWrong } from './findings.ts'
@@ -52,33 +52,25 @@ interface Row<T> {
   locate?: (value: T, base: string) => T
 }
 
+function option<T>(
+  section: Section,
+  description: string,
+  row: Row<T> & { fallback: NoInfer<T> },
+): SettingOption<T> & { readonly fallback: T }
+function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T>
 function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T> {
-  const env = typeof row.env === 'string' ? [row.env] : row.env
-  const {
-    key = toKey(env[0]!),
-    envFields = {},
-    fallback = null,
-    flags = [],
-    keyAliases = [],
-    unit = null,
-    off = null,
-    secret = false,
-    locate,
-  } = row
+  const { off = null, ...given } = row
+  const env = [row.env].flat()
   return {
+    ...{ envFields: {}, keyAliases: [], fallback: null, unit: null, secret: false },
+    ...given,
     env,
-    envFields,
-    key,
-    keyAliases,
-    flags: typeof flags === 'string' ? [flags] : flags,
+    key: row.key === undefined ? toKey(env[0]!) : row.key,
+    flags: [row.flags ?? []].flat(),
     field: { ...row.field, schema: { ...row.field.schema, description } },
-    fallback,
-    unit,
     section,
     description,
     offDescription: off,
-    secret,
-    ...(locate ? { locate } : {}),
   }
 }
 
@@ -751,6 +743,30 @@ export const SETTING_OPTIONS = {
     'FN_JOBS_CALLBACK_SECRET_FILE',
     'File with that secret, instead of FN_JOBS_CALLBACK_SECRET.',
   ),
+}
+
+type Options = typeof SETTING_OPTIONS
+type ValueOf<Option> = Option extends { readonly field: Field<infer T>; readonly fallback: infer F }
+  ? (T extends readonly (infer Item)[] ? readonly Item[] : T) | (null extends F ? null : never)
+  : never
+
+/** Every setting after flags, environment, `fngw.json` and defaults, checked. Durations in the unit of the name, paths in full. */
+export interface Settings
+  extends Omit<
+    { [Name in keyof Options]: ValueOf<Options[Name]> },
+    'functionsRoot' | 'hotReload' | 'runtimeDaemons' | 'runtimeSockets' | 'autoInferPyDeps' | 'autoInferNodeDeps'
+  > {
+  functionsRoot: string
+  hotReload: boolean
+  runtimeDaemons: Readonly<Partial<Record<RuntimeName, number>>>
+  runtimeSockets: Readonly<Partial<Record<RuntimeName, readonly string[]>>>
+  /** `report`, of `run`: imports are read, and missing packages are reported. */
+  autoInferPyDeps: boolean | 'report'
+  autoInferNodeDeps: boolean | 'report'
+  /** True when `FN_RUNTIMES` (flag, environment or file) names them: a missing program is then shown as down. */
+  runtimesExplicit: boolean
+  /** True when the port was given: a busy one is then an error instead of the next free one. */
+  portExplicit: boolean
 }
 
 function toCountOrAuto(max: number): Field<number | 'auto'> {

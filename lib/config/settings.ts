@@ -22,11 +22,11 @@ import {
   PROGRAM,
   SETTING_OPTIONS,
   type SettingOption,
+  type Settings,
   toFullProgram,
 } from './setting-options.ts'
-import type { Settings } from './settings-record.ts'
 
-export type { Settings } from './settings-record.ts'
+export type { Settings } from './setting-options.ts'
 
 /** Settings in code: `createGateway(options)` takes the same settings in camelCase; null is the same as absent. */
 export type SettingsInput = { [K in keyof Omit<Settings, Derived>]?: Settings[K] | null }
@@ -77,10 +77,7 @@ export interface ResolvedSettings {
 }
 
 type Name = keyof SettingsInput
-type Options = { readonly [K in Name]-?: SettingOption<Mutable<NonNullable<Settings[K]>>> }
-type Mutable<T> = T extends readonly (infer Item)[] ? Item[] : T
-// Ties the table to the interface: a row that is missing, or of another type, does not compile.
-const OPTIONS: Options = SETTING_OPTIONS
+const OPTIONS = SETTING_OPTIONS as unknown as Readonly<Record<Name, SettingOption<unknown>>>
 
 /** One place where a value was given. */
 interface Candidate extends SettingSource {
@@ -99,7 +96,7 @@ interface Candidate extends SettingSource {
 export function resolveSettings(inputs: SettingInputs): ResolvedSettings {
   const run = new Resolution(inputs)
   for (const name of Object.keys(OPTIONS) as Name[]) {
-    if (name !== 'binaries') run.settle(name, run.candidates(name), OPTIONS[name] as SettingOption<unknown>)
+    if (name !== 'binaries') run.settle(name, run.candidates(name), OPTIONS[name])
   }
   run.settleBinaries()
   run.checkNames()
@@ -167,7 +164,7 @@ class Resolution {
     const label = path === null ? null : relative(cwd, path)
     const at = toPlace(label, variable, [], OPTIONS[name].secret)
     const shown = label === null ? variable : `${label}: ${variable}`
-    const { envFields }: { envFields: Readonly<Record<string, Field<unknown>>> } = OPTIONS[name]
+    const { envFields } = OPTIONS[name]
     return [
       { source: 'env', name: shown, at, value, base: path === null ? cwd : dirname(path), field: envFields[variable] },
     ]
@@ -199,7 +196,7 @@ class Resolution {
 
   /** Programs are settled tool by tool, so that a variable for one does not hide the file's others. */
   settleBinaries(): void {
-    const { field } = OPTIONS.binaries
+    const { field } = SETTING_OPTIONS.binaries
     const maps = this.candidates('binaries').map(candidate => {
       const map = readCandidate(field, candidate)
       this.#take(candidate.at.findings, candidate.source, null)
@@ -256,7 +253,7 @@ class Resolution {
     settings.hotReload ??= settings.production === false
     settings.runtimesExplicit = sources.runtimes!.source !== 'default'
     settings.portExplicit = sources.port!.source !== 'default'
-    // Complete by construction: `Options` has a row for every field, the four lines above give the rest.
+    // Complete by construction: `Settings` has the rows of the table, and the four lines above give the rest.
     const { problems, warnings } = this
     return {
       settings: settings as unknown as Settings,

@@ -1,7 +1,10 @@
 /** Texts that several files name: hosts, paths, URLs, headers. Owner: page config/fields. */
 
 import { isReservedPath } from '../core/identity.ts'
-import { type Field, list, string } from './fields.ts'
+import { type Field, list, mapped, string } from './fields.ts'
+import { reportWrong } from './findings.ts'
+
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 
 /** A host rule that no request can match: no `Host` header holds a blank. Stands for a broken `allow_hosts` (fail closed). */
 export const NO_HOST = '(no host)'
@@ -108,6 +111,11 @@ export function isHeaderValue(text: string): boolean {
   return !/[\r\n\0]/.test(text)
 }
 
+/** Bytes written as base64 text. */
+export const base64: Field<Buffer> = mapped(string({ multiline: true, rule: 'base64 text' }), (text, at) =>
+  BASE64.test(text) ? Buffer.from(text, 'base64') : reportWrong(at, 'base64 text, with its padding', text),
+)
+
 /** A scalar as text, or undefined for a list or an object. */
 export function toScalarText(value: unknown): string | undefined {
   return ['string', 'number', 'boolean'].includes(typeof value) ? String(value) : undefined
@@ -141,7 +149,7 @@ export function toUidRange(text: string): UidRange | null {
   return first >= 1 && count >= 2 && count <= MAX_IDS && last <= MAX_UID ? { first, last } : null
 }
 
-/** Who is who: the first id is the gateway's, the others are functions'. @param text - as the setting takes it */
+/** The first id is the gateway's, the others are functions'. @param text - as the setting takes it */
 export function toUsers(text: string): { gateway: number; functions: UidRange } {
   const { first, last } = toUidRange(text)!
   return { gateway: first, functions: { first: first + 1, last } }

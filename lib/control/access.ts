@@ -1,4 +1,4 @@
-/** Who may use `/_fn/*`, and who may write. Pure: flags and a caller in, a refusal or null out. Spec: §5.1. */
+/** The access rules of `/_fn/*`. Pure: flags and a caller in, a refusal or null out. Spec: §5.1. */
 
 import { timingSafeEqual } from 'node:crypto'
 import { isIP } from 'node:net'
@@ -7,38 +7,26 @@ import { GatewayError, type Warning } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
 import { TrustedProxies } from '../invocation/forwarded-headers.ts'
 
-export interface AccessFlags
-  extends Pick<
-    Settings,
-    | 'uiEnabled'
-    | 'consoleApiEnabled'
-    | 'consoleWriteEnabled'
-    | 'consoleLocalOnly'
-    | 'consoleLoginApi'
-    | 'adminToken'
-    | 'consoleHosts'
-    | 'consoleLocalCidrs'
-  > {
+/** The settings in force, with the switches of `/_fn/ui-state` applied. */
+export interface AccessSettings extends Settings {
   /** The API was switched off while the gateway runs; the token can switch it on again. */
   readonly apiOffByState: boolean
 }
 
-/** Rights of a session: `admin` for a login with the admin token, `user` for one with a password. */
-type SessionRights = 'admin' | 'user'
-
 export interface Session {
   user: string
-  rights: SessionRights
+  /** `admin` for a login with the admin token, `user` for one with a password. */
+  rights: 'admin' | 'user'
 }
 
-/** What the rules look at. Header values as received, null when absent. */
+/** The facts that the rules check. Header values as received, null when absent. */
 export interface Caller {
   method: string
   /** Plain address of the socket. */
   socketAddress: string
   /** Address of the client behind trusted proxies; the socket's when there are none. */
   clientAddress: string
-  /** A forwarding header came from something that is no trusted proxy. */
+  /** A forwarding header came from a client that is not a trusted proxy. */
   forwarded: boolean
   host: string | null
   origin: string | null
@@ -49,7 +37,7 @@ export interface Caller {
   /** Value of REQUEST_MARK. */
   mark: string | null
   token: string | null
-  /** Of the cookie; null for nobody who is logged in. */
+  /** Of the cookie; null without a login. */
   session: Session | null
 }
 
@@ -63,7 +51,7 @@ export interface EndpointAccess {
   write: boolean
   /** Does something, whatever the method. */
   acts: boolean
-  /** Answered before anybody has logged in (login, logout). */
+  /** Available without a session (login, logout). */
   beforeLogin?: boolean
 }
 
@@ -74,7 +62,7 @@ export function isAdminToken(given: string | null, wanted: string | null): boole
   if (given === null || wanted === null || wanted === '') return false
   const a = Buffer.from(given)
   const b = Buffer.from(wanted)
-  // Compared even when the lengths differ: the time must not tell the length.
+  // Compared even when the lengths differ: the time must not reveal the length.
   const same = timingSafeEqual(a.length === b.length ? a : Buffer.alloc(b.length), b)
   return same && a.length === b.length
 }
@@ -83,7 +71,7 @@ function isLoopback(address: string): boolean {
   return address === '::1' || (isIP(address) === 4 && address.startsWith('127.'))
 }
 
-/** A `Host` no web page can make a browser send for a name of its own: loopback, an address, or a listed name. */
+/** A `Host` that no web page can make a browser send for its own domain: loopback, an address, or a listed name. */
 function isKnownHost(host: string | null, consoleHosts: readonly string[]): boolean {
   if (host === null) return false
   const name = host
@@ -95,10 +83,8 @@ function isKnownHost(host: string | null, consoleHosts: readonly string[]): bool
   return consoleHosts.some(known => known.toLowerCase() === name)
 }
 
-type LocalRules = Pick<AccessFlags, 'consoleHosts' | 'consoleLocalCidrs'>
-
 /** Client at loopback or a listed address, not forwarded by a stranger, under a host that DNS rebinding cannot forge. */
-function isLocalCaller(caller: Caller, { consoleHosts, consoleLocalCidrs }: LocalRules): boolean {
+function isLocalCaller(caller: Caller, { consoleHosts, consoleLocalCidrs }: AccessSettings): boolean {
   const listed = new TrustedProxies(consoleLocalCidrs)
   const isLocal = (address: string): boolean => isLoopback(address) || listed.isTrusted(address)
   return (
@@ -126,12 +112,12 @@ function isForeignRead(caller: Caller): boolean {
 }
 
 /**
- * True when nothing but the caller's own code can have made the call: a mark or a type that no markup can send, or no
- * browser at all. Browsers name the origin of every unsafe call or say where it came from, and a form names its type.
+ * True when only the caller's own code can have made the call: it has a mark or a type that markup cannot send, or it does not
+ * come from a browser. Browsers name the origin of every unsafe call or say where it came from, and a form names its type.
  */
 function isDeliberate({ mark, contentType, origin, fetchSite, isBrowser }: Caller): boolean {
   if (mark !== null || (contentType !== null && isJsonType(contentType))) return true
-  // "none" is somebody who typed the address.
+  // "none" means that a person typed the address.
   return contentType === null && origin === null && (fetchSite === null ? !isBrowser : fetchSite === 'none')
 }
 
@@ -140,17 +126,18 @@ function isDeliberate({ mark, contentType, origin, fetchSite, isBrowser }: Calle
  * markup 403, write 403.
  * @returns null when the call may go on
  */
-export function checkAccess(caller: Caller, endpoint: EndpointAccess, flags: AccessFlags): GatewayError | null {
+export function checkAccess(caller: Caller, endpoint: EndpointAccess, settings: AccessSettings): GatewayError | null {
   if (endpoint.open) return null
-  const hasToken = isAdminToken(caller.token, flags.adminToken)
-  if (!flags.consoleApiEnabled && !(flags.apiOffByState && hasToken))
+  const hasToken = isAdminToken(caller.token, settings.adminToken)
+  if (!settings.consoleApiEnabled && !(settings.apiOffByState && hasToken))
     return new GatewayError('NOT_FOUND', 'console api disabled')
   if (hasToken) return null
-  if (flags.adminToken !== null && caller.token !== null) return new GatewayError('UNAUTHORIZED', 'wrong admin token')
-  const isAdmin = isAdministrator(caller, flags)
-  if (flags.consoleLocalOnly && !isAdmin && !isLocalCaller(caller, flags))
+  if (settings.adminToken !== null && caller.token !== null)
+    return new GatewayError('UNAUTHORIZED', 'wrong admin token')
+  const isAdmin = isAdministrator(caller, settings)
+  if (settings.consoleLocalOnly && !isAdmin && !isLocalCaller(caller, settings))
     return new GatewayError('FORBIDDEN', 'console api local-only')
-  if (flags.consoleLoginApi && caller.session === null && endpoint.beforeLogin !== true)
+  if (settings.consoleLoginApi && caller.session === null && endpoint.beforeLogin !== true)
     return new GatewayError('UNAUTHORIZED', 'login required')
   const isRead = SAFE_METHODS.has(caller.method) && !endpoint.acts
   // Links of other sites may lead to the console: its page shows nothing by itself.
@@ -159,64 +146,53 @@ export function checkAccess(caller: Caller, endpoint: EndpointAccess, flags: Acc
   if (isRead || isCrossSite(caller)) return new GatewayError('FORBIDDEN', 'cross-site request refused')
   if (!isDeliberate(caller))
     return new GatewayError('FORBIDDEN', 'send the header X-Fngw-Request: 1, or Content-Type: application/json')
-  if (endpoint.write && !isAdmin && !flags.consoleWriteEnabled)
+  if (endpoint.write && !isAdmin && !settings.consoleWriteEnabled)
     return new GatewayError('FORBIDDEN', 'console write disabled')
   return null
 }
 
-/** True for the token, or for who logged in with it. */
-export function isAdministrator(caller: Caller, flags: AccessFlags): boolean {
+/** True for the token, or for a session that began with it. */
+export function isAdministrator(caller: Caller, flags: AccessSettings): boolean {
   return isAdminToken(caller.token, flags.adminToken) || caller.session?.rights === 'admin'
 }
 
-/** True when paths, addresses and other inner facts may be shown: a local caller, one with the token, or one who logged in. */
-export function maySeeDetails(caller: Caller, flags: AccessFlags): boolean {
+/** True when paths, addresses and other internal facts may be shown: to a local caller, one with the token, or one with a session. */
+export function maySeeDetails(caller: Caller, flags: AccessSettings): boolean {
   const isKnown = caller.session !== null || isAdminToken(caller.token, flags.adminToken)
   return isKnown || (!flags.consoleLoginApi && isLocalCaller(caller, flags))
 }
 
-type AccessSettings = Omit<AccessFlags, 'apiOffByState'> & Pick<Settings, 'consoleLoginPasswordHash' | 'isolation'>
-
 /** True when local callers need the token or a session too. With FN_ISOLATION=user a function may be such a caller. */
-function needsLogin({ consoleLoginApi, isolation }: Pick<Settings, 'consoleLoginApi' | 'isolation'>): boolean {
+function needsLogin({ consoleLoginApi, isolation }: Settings): boolean {
   return consoleLoginApi || isolation === 'user'
 }
 
-/** Flags that do not mean what they look like: worth a word at the start. */
-export function toAccessWarnings(settings: AccessSettings): Warning[] {
-  if (!settings.consoleApiEnabled) return []
-  return needsLogin(settings) ? toLoginWarnings(settings) : toOpenWarnings(settings)
-}
-
-/** Nobody can do what is asked of everybody. */
-function toLoginWarnings(settings: AccessSettings): Warning[] {
-  const { adminToken, uiEnabled, consoleLoginPasswordHash, consoleLoginApi } = settings
-  if (adminToken !== null || (uiEnabled && consoleLoginPasswordHash !== null)) return []
-  return [
-    {
-      code: 'LOGIN_IMPOSSIBLE',
-      path: '.',
-      message: `${consoleLoginApi ? 'FN_CONSOLE_LOGIN_API=1' : 'FN_ISOLATION=user'} requires a login and no login is possible: all endpoints below /_fn except health respond with 401`,
-      hint: 'Set FN_ADMIN_TOKEN or FN_ADMIN_TOKEN_FILE, or FN_UI_ENABLED=1 and FN_CONSOLE_LOGIN_PASSWORD_HASH.',
-    },
-  ]
-}
-
-/** A token beside an open door looks safer than it is. */
-function toOpenWarnings({ consoleLocalOnly, adminToken }: AccessSettings): Warning[] {
-  if (consoleLocalOnly || adminToken === null) return []
+/** Warnings about settings that lock everyone out, or that are less safe than they look. */
+export function toAccessWarnings(settings: Settings): Warning[] {
+  const { consoleApiEnabled, adminToken, uiEnabled, consoleLoginPasswordHash, consoleLoginApi } = settings
+  if (!consoleApiEnabled) return []
+  const canLogIn = adminToken !== null || (uiEnabled && consoleLoginPasswordHash !== null)
+  if (needsLogin(settings) && !canLogIn) {
+    const cause = consoleLoginApi ? 'FN_CONSOLE_LOGIN_API=1' : 'FN_ISOLATION=user'
+    return [
+      {
+        code: 'LOGIN_IMPOSSIBLE',
+        path: '.',
+        message: `${cause} requires a login and no login is possible: all endpoints below /_fn except health respond with 401`,
+        hint: 'Set FN_ADMIN_TOKEN or FN_ADMIN_TOKEN_FILE, or FN_UI_ENABLED=1 and FN_CONSOLE_LOGIN_PASSWORD_HASH.',
+      },
+    ]
+  }
+  if (needsLogin(settings) || settings.consoleLocalOnly || adminToken === null) return []
   return [
     {
       code: 'CONTROL_OPEN',
       path: '.',
-      message:
-        'FN_CONSOLE_LOCAL_ONLY is off: everybody may read /_fn/catalog and its like and reload, without the admin token',
-      hint: 'Leave FN_CONSOLE_LOCAL_ONLY on: callers with the token are let in from anywhere all the same.',
+      message: 'FN_CONSOLE_LOCAL_ONLY is off: any client may read /_fn/catalog and reload without the admin token',
+      hint: 'Leave FN_CONSOLE_LOCAL_ONLY on: the admin token gives access from anywhere.',
     },
   ]
 }
-
-// The flags of access that hold now: the settings, and what `PUT /_fn/ui-state` put over them.
 
 type Switch = 'uiEnabled' | 'consoleApiEnabled' | 'consoleWriteEnabled' | 'consoleLocalOnly' | 'consoleLoginApi'
 
@@ -234,8 +210,8 @@ export type Switches = Readonly<Record<Switch, boolean>>
 /** Lives as long as the gateway: a start begins with the settings again. */
 export class AccessState {
   readonly #settings: Settings
-  #flags: AccessFlags
-  /** Told after every change of the switches. */
+  #flags: AccessSettings
+  /** Called after every change of the switches. */
   onChange: (() => void) | null = null
 
   constructor(settings: Settings) {
@@ -243,7 +219,7 @@ export class AccessState {
     this.#flags = { ...settings, ...this.preview(null), apiOffByState: false }
   }
 
-  get flags(): AccessFlags {
+  get flags(): AccessSettings {
     return this.#flags
   }
 
@@ -266,7 +242,7 @@ export class AccessState {
     this.onChange?.()
   }
 
-  /** True when the switches let somebody do what the flags of now do not: only an administrator may put them so. */
+  /** True when the switches allow more than the current flags: only an administrator may set them. */
   isLoosening(next: Switches): boolean {
     const now = this.#flags
     return (

@@ -14,27 +14,27 @@ import {
   string,
 } from '../config/fields.ts'
 import { reportWrong } from '../config/findings.ts'
-import { toScalarText } from '../config/texts.ts'
+import { base64, toScalarText } from '../config/texts.ts'
 import type { GatewayError } from '../core/errors.ts'
-import { findUnsendable, isHeaderName } from '../core/http-text.ts'
+import { findUnsendable, isHeaderName, toHeaderRecord } from '../core/http-text.ts'
 import { isVersion, MAX_NAME_CHARS, METHODS, type RuntimeName, RUNTIMES } from '../core/identity.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { type InternalResult, toCallBody, withBodyType } from '../invocation/internal-call.ts'
 import { traceIdOf } from '../observe/trace.ts'
 
-/** A call as it was asked for, checked; what was left out is null. */
+/** A requested call, checked; absent fields are null. */
 export interface CallFields {
   name: string
   runtime: RuntimeName | null
   version: string | null
-  /** Any method of HTTP that a function could be asked with; whether it allows it is checked with the call. */
+  /** Any HTTP method; whether the function allows it is checked with the call. */
   method: string
   query: Readonly<Record<string, unknown>> | null
   /** Names as written; lists are joined. */
   headers: Readonly<Record<string, string>>
   body: Buffer | null
   context: Readonly<Record<string, unknown>> | null
-  /** A path at which the function answers, or one of its routes to put `params` into. */
+  /** A path of the function, or one of its routes to put `params` into. */
   route: string | null
   params: Readonly<Record<string, string>> | null
 }
@@ -57,12 +57,6 @@ const param = mapped(json(), (value, at) => {
   return text
 })
 
-const base64 = mapped(string({ multiline: true, rule: 'base64 text' }), (text, at) => {
-  const isBase64 = text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text)
-  return isBase64 ? Buffer.from(text, 'base64') : reportWrong(at, 'base64 text, with its padding', text)
-})
-
-// The content of a call may be secret, and a refusal is logged: messages do not show hidden values.
 /** Fields that name a function. */
 export const TARGET = {
   name: string({ rule: 'the name of a function', maxLength: MAX_NAME_CHARS }),
@@ -70,6 +64,7 @@ export const TARGET = {
   version: string({ rule: 'the label of a version', parse: text => (isVersion(text) ? text : null) }),
 }
 
+/** The content of a call may be secret, and a refusal is logged: messages do not show hidden values. */
 const CALL = object(
   {
     ...TARGET,
@@ -139,14 +134,14 @@ export function toInvokeRecord(
   }
 }
 
-/** The gateway's own response to a call that failed, with what is known of the call. */
+/** The gateway's own response to a call that failed, with the output of the handler. */
 export function sendFailure(exchange: Exchange, error: GatewayError, result: InternalResult): void {
   const { stdout, stderr } = result
   const facts = { ...toCallRecord(result), stdout, stderr }
   exchange.responder.sendError(exchange, error, ['Cache-Control', 'no-store'], facts)
 }
 
-/** Where the time of a call went, and what it is called in logs and traces. */
+/** The times of a call, and its ids in logs and traces. */
 export function toCallRecord({ id, trace, queuedMs, latencyMs }: TimedCall): Record<string, unknown> {
   const queued = toShownMs(queuedMs)
   const total = toShownMs(latencyMs)
@@ -159,19 +154,8 @@ export function toCallRecord({ id, trace, queuedMs, latencyMs }: TimedCall): Rec
 
 type TimedCall = Pick<InternalResult, 'id' | 'trace' | 'queuedMs' | 'latencyMs'>
 
-function toShownMs(ms: number): number {
+export function toShownMs(ms: number): number {
   return Math.round(ms * 1000) / 1000
-}
-
-/** Lower-case names, whatever each language writes; one that comes again has a list. */
-export function toHeaderRecord(headers: readonly string[]): Record<string, string | string[]> {
-  const record: Record<string, string | string[]> = Object.create(null)
-  for (let i = 0; i + 1 < headers.length; i += 2) {
-    const name = headers[i]!.toLowerCase()
-    const before = record[name]
-    record[name] = before === undefined ? headers[i + 1]! : [before, headers[i + 1]!].flat()
-  }
-  return record
 }
 
 /** Text as text; other bytes as base64. */

@@ -1,6 +1,6 @@
 /**
  * `/console`: one page for every address below it, and the files that `build/console.mjs` made of `console`.
- * Nothing here knows anything of the gateway: what the page shows it asks `/_fn/*` for. Owner: page console/console.
+ * This file knows nothing of the gateway: the page gets its data from `/_fn/*`. Owner: page console/console.
  */
 
 import { readFile } from 'node:fs/promises'
@@ -74,7 +74,7 @@ export class ConsolePage {
     return page
   }
 
-  /** The list is read when somebody first asks, and again after a failure: nobody pays for a console that is not looked at. */
+  /** The list is read with the first request, and again after a failure: an unused console costs nothing. */
   async #list(): Promise<Built> {
     this.#built ??= readFile(`${this.#folder}/files.json`, 'utf8').then(text => JSON.parse(text) as Built)
     try {

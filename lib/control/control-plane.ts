@@ -1,4 +1,4 @@
-/** `/_fn/*`: finds the endpoint of a request, decides whether the caller may, and sends the answer. Spec: §4.2. */
+/** `/_fn/*`: finds the endpoint of a request, checks the access of its caller, and sends the response. Spec: §4.2. */
 
 import { randomBytes } from 'node:crypto'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
@@ -13,15 +13,7 @@ import { unescapeCanonical } from '../router/path.ts'
 import { AccessState, type Caller, checkAccess, maySeeDetails, REQUEST_MARK } from './access.ts'
 import { CONSOLE_PATH, ConsolePage } from './console-page.ts'
 import { createDependencyEndpoints, createPackEndpoints } from './dependency-endpoints.ts'
-import {
-  CONSOLE_PAGE,
-  type ControlContext,
-  ControlQuery,
-  type ControlReply,
-  ControlRequest,
-  type Endpoint,
-  READ,
-} from './endpoint.ts'
+import { CONSOLE_PAGE, type ControlContext, ControlQuery, type ControlReply, type Endpoint, READ } from './endpoint.ts'
 import { createEventsEndpoints } from './events-endpoints.ts'
 import { createFunctionEditEndpoints } from './function-edit-endpoints.ts'
 import { createFunctionEndpoints } from './function-endpoints.ts'
@@ -50,7 +42,7 @@ export interface ControlParts {
   close: () => void
 }
 
-/** Every endpoint, in the order of the documents, and what decides who may use them. */
+/** Every endpoint, in the order of the documents, and the state that decides access to them. */
 export function createControlParts(context: ControlContext): ControlParts {
   const { clock, settings, journal, history, streams, reload } = context
   const { functionsRoot } = settings
@@ -58,7 +50,7 @@ export function createControlParts(context: ControlContext): ControlParts {
   const sessions = new Sessions({ clock, ttlMs: settings.consoleSessionTtlSeconds * 1000 })
   const id = randomBytes(4).toString('hex')
   const feed = new EventFeed({ clock, id, events: journal.events, builds: () => journal.builds })
-  const files = new SourceFiles({ functionsRoot, reload })
+  const files = new SourceFiles(functionsRoot, reload)
   const endpoints = [
     ...createStateEndpoints(context),
     ...createPackEndpoints(context),
@@ -128,7 +120,7 @@ export class ControlPlane {
     const method = exchange.method === 'HEAD' ? 'GET' : exchange.method
     const caller = this.#toCaller(exchange)
     const endpoint = found?.endpoints.find(one => one.method === method)
-    // Refused before it is told whether the path exists.
+    // Before a 404: a caller who is refused does not learn which paths exist.
     const refused = checkAccess(caller, endpoint?.access ?? READ, flags)
     if (refused !== null) throw refused
     if (found === null) throw new GatewayError('NOT_FOUND', 'not found')
@@ -138,21 +130,17 @@ export class ControlPlane {
     }
     const query = ControlQuery.parse(exchange.search, endpoint.query ?? [])
     const details = maySeeDetails(caller, flags)
-    const isSecure = this.#isSecure(exchange)
-    return endpoint.handle(new ControlRequest({ exchange, params: found.params, query, caller, details, isSecure }))
+    const isSecure = toProto(exchange, this.#options.isTrustedProxy(exchange.connection.address)) === 'https'
+    return endpoint.handle({ exchange, params: found.params, query, caller, details, isSecure })
   }
 
-  /** The page is for who may log in, too; what it shows is asked for by itself. */
+  /** The page needs no session: its data does. */
   #answerConsole(exchange: Exchange, path: string): Promise<ControlReply> {
     const { access } = this.#options
     if (!access.flags.uiEnabled) throw new GatewayError('NOT_FOUND', 'console ui disabled')
     const refused = checkAccess(this.#toCaller(exchange), CONSOLE_PAGE, access.flags)
     if (refused !== null) throw refused
     return this.#console.answer(exchange, path)
-  }
-
-  #isSecure(exchange: Exchange): boolean {
-    return toProto(exchange, this.#options.isTrustedProxy(exchange.connection.address)) === 'https'
   }
 
   #toCaller(exchange: Exchange): Caller {
@@ -183,9 +171,7 @@ function isFromBrowser(rawHeaders: readonly string[]): boolean {
   return headerOf(rawHeaders, 'referer') !== null || BROWSER.test(headerOf(rawHeaders, 'user-agent') ?? '')
 }
 
-// The endpoints by path: a map for plain paths, a short list for those with parameters.
-
-/** A path that exists, its endpoints, and what stands in its parameters. */
+/** A path that exists, its endpoints, and the values of its parameters. */
 interface FoundPath {
   endpoints: readonly Endpoint[]
   params: Readonly<Record<string, string>>
@@ -197,65 +183,47 @@ export interface EndpointPath {
   methods: readonly string[]
 }
 
-const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze(Object.create(null))
-
 export class EndpointTable {
-  readonly #plain = new Map<string, Endpoint[]>()
-  readonly #withParams = new Map<string, { segments: readonly string[]; endpoints: Endpoint[] }>()
+  readonly #byPath: ReadonlyMap<string, readonly Endpoint[]>
+  readonly #withParams: readonly { pattern: RegExp; endpoints: readonly Endpoint[] }[]
 
   /** @throws Error when two endpoints have the same method and path */
   constructor(endpoints: readonly Endpoint[]) {
-    for (const endpoint of endpoints) this.#add(endpoint)
+    this.#byPath = groupByPath(endpoints)
+    this.#withParams = [...this.#byPath]
+      .filter(([path]) => path.includes('/:'))
+      .map(([path, endpoints]) => ({ pattern: toPattern(path), endpoints }))
   }
 
-  #add(endpoint: Endpoint): void {
-    const { method, path } = endpoint
-    const list = this.#listOf(path)
-    if (list.some(other => other.method === method)) throw new Error(`two endpoints for ${method} ${path}`)
-    list.push(endpoint)
-  }
-
-  #listOf(path: string): Endpoint[] {
-    if (!path.includes('/:')) return setDefault(this.#plain, path, [])
-    return setDefault(this.#withParams, path, { segments: path.split('/'), endpoints: [] }).endpoints
-  }
-
-  /** @param path - decoded; a parameter takes one segment that is not empty, a plain path is found before one with parameters */
+  /** @param path - decoded; a parameter matches one segment that is not empty, a plain path is found before one with parameters */
   find(path: string): FoundPath | null {
-    const plain = this.#plain.get(path)
-    if (plain !== undefined) return { endpoints: plain, params: NO_PARAMS }
-    const given = path.split('/')
-    for (const { segments, endpoints } of this.#withParams.values()) {
-      const params = matchSegments(segments, given)
-      if (params !== null) return { endpoints, params }
+    const plain = path.includes('/:') ? undefined : this.#byPath.get(path)
+    if (plain !== undefined) return { endpoints: plain, params: {} }
+    for (const { pattern, endpoints } of this.#withParams) {
+      const params = pattern.exec(path)?.groups
+      if (params !== undefined) return { endpoints, params }
     }
     return null
   }
 }
 
+/** `/_fn/jobs/:id` as an expression with the group `id`. */
+function toPattern(path: string): RegExp {
+  return new RegExp(`^${path.replaceAll(/:(\w+)/g, '(?<$1>[^/]+)')}$`)
+}
+
 /** The paths of endpoints in their order, each once. */
 export function toEndpointPaths(endpoints: readonly Endpoint[]): EndpointPath[] {
-  const methods = new Map<string, string[]>()
-  for (const { path, method } of endpoints) setDefault(methods, path, []).push(method)
-  return [...methods].map(([path, list]) => ({ path, methods: list }))
+  return [...groupByPath(endpoints)].map(([path, list]) => ({ path, methods: list.map(({ method }) => method) }))
 }
 
-function matchSegments(segments: readonly string[], given: readonly string[]): Record<string, string> | null {
-  if (segments.length !== given.length) return null
-  const params: Record<string, string> = Object.create(null)
-  for (const [index, segment] of segments.entries()) {
-    const text = given[index]!
-    if (!segment.startsWith(':')) {
-      if (segment !== text) return null
-    } else if (text === '') return null
-    else params[segment.slice(1)] = text
+function groupByPath(endpoints: readonly Endpoint[]): ReadonlyMap<string, readonly Endpoint[]> {
+  const groups = new Map<string, readonly Endpoint[]>()
+  for (const endpoint of endpoints) {
+    const { method, path } = endpoint
+    const list = groups.get(path) ?? []
+    if (list.some(other => other.method === method)) throw new Error(`two endpoints for ${method} ${path}`)
+    groups.set(path, [...list, endpoint])
   }
-  return params
-}
-
-function setDefault<T>(map: Map<string, T>, key: string, value: T): T {
-  const known = map.get(key)
-  if (known !== undefined) return known
-  map.set(key, value)
-  return value
+  return groups
 }

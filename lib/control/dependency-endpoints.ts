@@ -1,4 +1,4 @@
-/** `GET /_fn/dependencies`: how far each function is with what it needs before it can run. Owner: page control/dependencies. */
+/** `GET /_fn/dependencies`: the preparation of each function before it can run. Owner: page control/dependencies. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
@@ -39,7 +39,7 @@ function toDependenciesRecord({ clock, dependencies, journal }: ControlContext, 
   }
 }
 
-/** What a tool said may name paths of this machine. */
+/** Output of a tool may name paths of this machine. */
 function toErrorFields(error: GatewayError | null, details: boolean): object {
   const { file = null, line = null, hint = null } = (details ? error?.detail : undefined) ?? {}
   const message = error === null ? null : details ? error.message : 'failed'

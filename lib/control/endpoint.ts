@@ -1,16 +1,16 @@
 /**
- * One endpoint of `/_fn/*`: what it is called by, who may call it, what it is asked and what it answers. Owner: §4.2.
+ * One endpoint of `/_fn/*`: method and path, access, request and response. Owner: §4.2.
  * A family of endpoints is a file `<family>-endpoints.ts` with `create<Family>Endpoints(context)`; `control-plane.ts` joins them.
  */
 
 import { isUtf8 } from 'node:buffer'
-import { nearest, showText } from '../config/findings.ts'
+import { nearest, showText, showValue } from '../config/findings.ts'
 import { parseJsonText } from '../config/json-text.ts'
-import type { Settings } from '../config/settings-record.ts'
+import type { Settings } from '../config/settings.ts'
 import type { SettingSource } from '../config/settings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import { GatewayError } from '../core/errors.ts'
+import { badRequest, GatewayError } from '../core/errors.ts'
 import { decodePercent, headerOf } from '../core/http-text.ts'
 import { isRuntimeName, isVersion, type RuntimeName, RUNTIMES } from '../core/identity.ts'
 import { isObject } from '../core/json.ts'
@@ -79,7 +79,7 @@ export interface ControlContext {
   readonly dependencies: {
     /** Each function of the catalog; null for one that needs nothing, or that was not called yet. */
     states(): Iterable<{ fn: FunctionVersion; state: PreparedState | null }>
-    /** What is known of the packages of a function; null when nothing is. */
+    /** Null when nothing is known of the packages of a function. */
     recordOf(fn: FunctionVersion): object | null
   }
   /** The other processes; null where there are none. */
@@ -94,7 +94,7 @@ interface PackFacts {
   readonly facts: Readonly<Record<string, unknown>>
 }
 
-/** How far a function is with what it needs before it can run. */
+/** The preparation of a function before it can run. */
 export interface PreparedState {
   state: 'preparing' | 'ready' | 'failed'
   /** Monotonic ms. */
@@ -103,7 +103,7 @@ export interface PreparedState {
   step: string | null
 }
 
-/** A process that takes connections beside this one. */
+/** A process that accepts connections beside this one. */
 export interface AcceptorFacts {
   pid: number
   isServing: boolean
@@ -129,7 +129,7 @@ export interface NamedCalls {
   run(request: InternalRequest): Promise<InternalResult>
 }
 
-/** A JSON value with its status, bytes made before, or an answer that the endpoint sends itself: a stream. */
+/** A JSON value with its status, prepared bytes, or a response that the endpoint sends itself: a stream. */
 export type ControlReply =
   | {
       readonly status: number
@@ -140,14 +140,14 @@ export type ControlReply =
   | ConstantAnswer
   | { readonly send: (exchange: Exchange) => void }
 
-/** Open to everybody. */
+/** Open to every client. */
 export const OPEN: EndpointAccess = { open: true, write: false, acts: false }
 export const READ: EndpointAccess = { open: false, write: false, acts: false }
 /** Does something, and changes no file. */
 export const ACT: EndpointAccess = { open: false, write: false, acts: true }
-/** Begins or ends a session: asked by those who have none. */
+/** Begins or ends a session, so that it needs none. */
 export const LOGIN: EndpointAccess = { open: false, write: false, acts: true, beforeLogin: true }
-/** Shows nothing by itself, and is where one logs in. */
+/** Contains no data; it has the login form. */
 export const CONSOLE_PAGE: EndpointAccess = { open: false, write: false, acts: false, beforeLogin: true }
 /** Needs write permission. */
 export const WRITE: EndpointAccess = { open: false, write: true, acts: true }
@@ -179,7 +179,12 @@ export class ControlQuery {
       const equals = pair.indexOf('=')
       const name = decode(equals === -1 ? pair : pair.slice(0, equals))
       const value = decode(equals === -1 ? '' : pair.slice(equals + 1))
-      if (!known.includes(name)) throw toUnknown(name, known)
+      if (!known.includes(name)) {
+        const near = nearest(name, known)
+        const fields = known.length === 0 ? 'this endpoint has none' : `it has ${known.join(', ')}`
+        const hint = near === null ? fields : `did you mean ${near}?`
+        throw badRequest(`query field "${showText(name)}"`, `is not known: ${hint}`)
+      }
       if (values.has(name)) throw badQuery(name, 'must be given once, got it twice')
       if (value.length > MAX_VALUE_CHARS) throw badQuery(name, `must have at most ${MAX_VALUE_CHARS} characters`)
       if (value.includes('\0')) throw badQuery(name, 'must be text without NUL characters')
@@ -236,37 +241,19 @@ function decode(text: string): string {
   return decoded
 }
 
-function toUnknown(name: string, known: readonly string[]): GatewayError {
-  const near = nearest(name, known)
-  const fields = known.length === 0 ? 'this endpoint has none' : `it has ${known.join(', ')}`
-  const hint = near === null ? fields : `did you mean ${near}?`
-  return new GatewayError('BAD_REQUEST', `query field "${showText(name)}" is not known: ${hint}`)
-}
-
 /** 400 that names a field of the query. */
 export function badQuery(name: string, why: string): GatewayError {
-  return new GatewayError('BAD_REQUEST', `query field ${name} ${why}`)
+  return badRequest(`query field ${name}`, why)
 }
-
-// What an endpoint of the control plane is asked: parameters, query, body, and who asks.
 
 /** Bytes of a body, where an endpoint does not say otherwise. */
 export const CONTROL_BODY_BYTES = 1024 * 1024
 
 export type JsonObject = Record<string, unknown>
 
-interface ControlRequestParts {
-  exchange: Exchange
-  params: Readonly<Record<string, string>>
-  query: ControlQuery
-  caller: Caller
-  details: boolean
-  isSecure: boolean
-}
-
-export class ControlRequest {
+export interface ControlRequest {
   readonly exchange: Exchange
-  /** What stands in the path for `:id` and the like, decoded. */
+  /** Parameters of the path such as `:id`, decoded. */
   readonly params: Readonly<Record<string, string>>
   readonly query: ControlQuery
   readonly caller: Caller
@@ -274,55 +261,28 @@ export class ControlRequest {
   readonly details: boolean
   /** The client uses https. */
   readonly isSecure: boolean
-
-  constructor({ exchange, params, query, caller, details, isSecure }: ControlRequestParts) {
-    this.exchange = exchange
-    this.params = params
-    this.query = query
-    this.caller = caller
-    this.details = details
-    this.isSecure = isSecure
-  }
-
-  /** A header by its lower-case name; null when it is absent. */
-  header(name: string): string | null {
-    return headerOf(this.exchange.req.rawHeaders, name)
-  }
-
-  /**
-   * The body's bytes; none when there is no body. Never settles when the client leaves.
-   * @throws GatewayError BODY_TOO_LARGE
-   */
-  async readBody(limit: number = CONTROL_BODY_BYTES): Promise<Buffer> {
-    return (await collectBody(this.exchange, limit)) ?? Buffer.alloc(0)
-  }
-
-  /**
-   * The body as a JSON object, whatever its `Content-Type` says.
-   * @throws GatewayError BODY_TOO_LARGE, or BAD_REQUEST with the place of the fault
-   */
-  async readJson(limit: number = CONTROL_BODY_BYTES): Promise<JsonObject> {
-    const body = await this.readBody(limit)
-    if (body.length === 0) throw badBody('must be a JSON object, got nothing')
-    if (!isUtf8(body)) throw badBody('must be a JSON object, got bytes that are not UTF-8')
-    const parsed = parseJsonText(body, limit)
-    if (!parsed.ok) {
-      const where = parsed.line === 0 ? '' : `line ${parsed.line}, column ${parsed.column}: `
-      throw badBody(`is not JSON: ${where}${parsed.reason}`)
-    }
-    if (!isObject(parsed.value)) throw badBody(`must be a JSON object, got ${toKind(parsed.value)}`)
-    return parsed.value
-  }
 }
 
-function toKind(value: unknown): string {
-  if (value === null) return 'null'
-  return Array.isArray(value) ? 'an array' : `a ${typeof value}`
+/** A header of a request by its lower-case name; null when it is absent. */
+export function readHeader({ exchange }: ControlRequest, name: string): string | null {
+  return headerOf(exchange.req.rawHeaders, name)
 }
 
-/** 400 about the body. */
-export function badBody(why: string): GatewayError {
-  return new GatewayError('BAD_REQUEST', `body ${why}`)
+/**
+ * The body as a JSON object, whatever its `Content-Type` says. Never settles when the client leaves.
+ * @throws GatewayError BODY_TOO_LARGE, or BAD_REQUEST with the place of the fault
+ */
+export async function readJson({ exchange }: ControlRequest, limit: number = CONTROL_BODY_BYTES): Promise<JsonObject> {
+  const body = await collectBody(exchange, limit)
+  if (body === null || body.length === 0) throw badRequest('body', 'must be a JSON object, got nothing')
+  if (!isUtf8(body)) throw badRequest('body', 'must be a JSON object, got bytes that are not UTF-8')
+  const parsed = parseJsonText(body, limit)
+  if (!parsed.ok) {
+    const where = parsed.line === 0 ? '' : `line ${parsed.line}, column ${parsed.column}: `
+    throw badRequest('body', `is not JSON: ${where}${parsed.reason}`)
+  }
+  if (!isObject(parsed.value)) throw badRequest('body', `must be a JSON object, got ${showValue(parsed.value, true)}`)
+  return parsed.value
 }
 
 /** Query fields that name a function. */
@@ -347,7 +307,7 @@ export function readRuntime(query: ControlQuery): RuntimeName | null {
   throw badQuery('runtime', `must be one of ${RUNTIMES.join(', ')}, got "${showText(runtime)}"`)
 }
 
-/** Open at once; with one more the oldest ends, because its reader may be long gone without a word. */
+/** Open at once; with one more the oldest ends, because its client may have left without closing the connection. */
 const MAX_OPEN_STREAMS = 64
 
 /** Responses of the control plane that go on until they are ended. */
@@ -356,7 +316,7 @@ export class OpenStreams {
   #isClosed = false
 
   /**
-   * @param end - ends the answer; called at most once, and at once when the gateway is closing
+   * @param end - ends the response; called at most once, and at once when the gateway is closing
    * @returns a function that says that it has ended
    */
   add(end: () => void): () => void {
@@ -374,7 +334,7 @@ export class OpenStreams {
     return () => this.#ends.delete(entry)
   }
 
-  /** Ends all: a stop does not wait for readers who would stay for ever. */
+  /** Ends all: a stop does not wait for clients that would stay connected. */
   close(): void {
     this.#isClosed = true
     for (const end of [...this.#ends]) end()

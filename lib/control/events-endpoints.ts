@@ -5,7 +5,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { EndReason, EventFeed, Following } from '../observe/event-feed.ts'
 import { EVENT_NAMES, type EventName } from '../observe/events.ts'
-import { badQuery, type Endpoint, READ } from './endpoint.ts'
+import { badQuery, type Endpoint, READ, readHeader } from './endpoint.ts'
 
 export function createEventsEndpoints(feed: EventFeed): readonly Endpoint[] {
   return [
@@ -16,7 +16,7 @@ export function createEventsEndpoints(feed: EventFeed): readonly Endpoint[] {
       query: ['events'],
       handle: request => {
         const names = readNames(request.query.text('events'))
-        const lastId = request.header('last-event-id')
+        const lastId = readHeader(request, 'last-event-id')
         return { send: exchange => stream(feed, exchange, names, lastId) }
       },
     },

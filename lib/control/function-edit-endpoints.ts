@@ -1,13 +1,13 @@
 /** `/_fn/function-config`, `/_fn/function-env` and `/_fn/function-code`: the files of a function, read and changed. Owner: §4.2. */
 
 import { changeConfig, changeEnv, type FileChange } from '../config/config-change.ts'
+import { object, readRequest } from '../config/fields.ts'
 import { parseJsonText } from '../config/json-text.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import {
-  badBody,
   type ControlContext,
   type ControlReply,
   type ControlRequest,
@@ -16,9 +16,14 @@ import {
   READ,
   TARGET_FIELDS,
   WRITE,
+  readJson,
+  readHeader,
 } from './endpoint.ts'
 import {
+  checkCodeSize,
   checkMatch,
+  CODE,
+  CODE_BODY_BYTES,
   MAX_CODE_BYTES,
   type SourceFile,
   type SourceFiles,
@@ -30,8 +35,7 @@ import {
   toIdentityRecord,
 } from './function-record.ts'
 
-/** JSON may write a byte of code in six. */
-const CODE_BODY_BYTES = 6 * MAX_CODE_BYTES
+const PUT_CODE = object({ code: CODE }, { required: ['code'] })
 
 /** Functions that are named beside the one that was asked for. */
 const MAX_SHARED = 20
@@ -77,7 +81,7 @@ class FunctionEditor {
   }
 
   async putConfig(request: ControlRequest): Promise<ControlReply> {
-    const body = await request.readJson()
+    const body = await readJson(request)
     return this.#edit(request, toConfigPath, async edit => {
       const change = changeConfig(toText(edit.file), body, edit.file.label)
       const warnings = this.#write(edit, change)
@@ -95,7 +99,7 @@ class FunctionEditor {
   }
 
   async putEnv(request: ControlRequest): Promise<ControlReply> {
-    const body = await request.readJson()
+    const body = await readJson(request)
     return this.#edit(request, toEnvPath, async edit => {
       const warnings = this.#write(edit, changeEnv(toText(edit.file), body, new Set(Object.keys(edit.fn.env))), 0o600)
       await this.#files.reload()
@@ -104,10 +108,9 @@ class FunctionEditor {
   }
 
   async putCode(request: ControlRequest): Promise<ControlReply> {
-    const { code, ...rest } = await request.readJson(CODE_BODY_BYTES)
-    if (typeof code !== 'string') throw badBody('field code must be a text')
-    if (Buffer.byteLength(code) > MAX_CODE_BYTES)
-      throw new GatewayError('BODY_TOO_LARGE', `payload too large: code may have ${MAX_CODE_BYTES} bytes`)
+    const notes: string[] = []
+    const given = readRequest(PUT_CODE, await readJson(request, CODE_BODY_BYTES), undefined, notes)
+    const code = checkCodeSize(given.code!)
     return this.#edit(
       request,
       fn => fn.entryPath,
@@ -117,9 +120,8 @@ class FunctionEditor {
         const fn = this.#findAfter(edit) ?? edit.fn
         const file = this.#files.read(edit.path, MAX_CODE_BYTES)
         const state = this.#context.state(request.details)
-        const unknown = Object.keys(rest).map(key => `body: ${key.slice(0, 60)} is not a known key`)
         const record = toFunctionRecord(fn, state, this.#files)
-        const warnings = [...unknown, ...toFileWarnings(fn, state)]
+        const warnings = [...notes, ...toFileWarnings(fn, state)]
         return toReply({ ...record, code, code_truncated: false, warnings }, file)
       },
     )
@@ -140,13 +142,13 @@ class FunctionEditor {
       const fn = this.#find(request)
       const path = toPath(fn)
       const file = files.read(path, path === fn.entryPath ? Number.MAX_SAFE_INTEGER : MAX_CONFIG_FILE_BYTES)
-      checkMatch(file, request.header('if-match'))
+      checkMatch(file, readHeader(request, 'if-match'))
       const known = new Set(this.#context.state(false).warnings.map(({ message }) => message))
       return change({ fn, path, file, known })
     })
   }
 
-  /** @returns what to tell; @throws GatewayError BAD_REQUEST with what is wrong, and then nothing is written */
+  /** @returns warnings; @throws GatewayError BAD_REQUEST with the problems, and then nothing is written */
   #write({ path }: Edit, change: FileChange, mode?: number): string[] {
     if (!change.ok) throw new GatewayError('BAD_REQUEST', change.problems.slice(0, 5).join('; '))
     if (Buffer.byteLength(change.text) > MAX_CONFIG_FILE_BYTES)
@@ -165,7 +167,7 @@ class FunctionEditor {
     )
   }
 
-  /** Takes a change back that nothing serves any more. @returns why */
+  /** Reverts a change after which the function is not served. @returns the reason */
   async #undo({ path, file, known }: Edit): Promise<GatewayError> {
     const files = this.#files
     const { state } = this.#context
@@ -209,13 +211,13 @@ function toReply(body: Record<string, unknown>, { etag }: SourceFile): ControlRe
   return { status: 200, body: { ...body, etag }, headers: ['ETag', etag] }
 }
 
-/** The text of a file that is to be changed. @throws GatewayError CONFLICT when it is no JSON object */
+/** The text of a file that will be changed. @throws GatewayError CONFLICT when it is not a JSON object */
 function toText({ bytes, label }: SourceFile): string | null {
   if (bytes === null) return null
   const parsed = parseJsonText(bytes)
   if (parsed.ok && isObject(parsed.value)) return bytes.toString('utf8').replace(/^\uFEFF/, '')
   const why = parsed.ok
-    ? 'is no JSON object'
+    ? 'is not a JSON object'
     : `is not JSON (line ${parsed.line}, column ${parsed.column}): ${parsed.reason}`
   throw new GatewayError('CONFLICT', `${label} ${why}; mend it by hand first`)
 }

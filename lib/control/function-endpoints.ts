@@ -1,18 +1,18 @@
-/** `/_fn/function`: a function with its code is read, made and deleted. Owner: §4.2, page control/function. */
+/** `/_fn/function`: reads, creates and deletes a function with its code. Owner: §4.2, page control/function. */
 
 import { randomBytes } from 'node:crypto'
 import { chownSync, constants, lstatSync, rmdirSync, type Stats } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { basename, dirname, extname, join, relative, sep } from 'node:path'
 import { changeConfig } from '../config/config-change.ts'
-import { showText, showValue } from '../config/findings.ts'
+import { type Field, json, object, readRequest, string } from '../config/fields.ts'
+import { showText } from '../config/findings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { GatewayError } from '../core/errors.ts'
+import { badRequest, GatewayError } from '../core/errors.ts'
 import { isFunctionName, RUNTIME_OF_EXTENSION, type RuntimeName } from '../core/identity.ts'
 import { TEMPLATES } from '../core/templates.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import {
-  badBody,
   badQuery,
   type ControlContext,
   type ControlReply,
@@ -25,11 +25,19 @@ import {
   readVersion,
   TARGET_FIELDS,
   WRITE,
+  readJson,
 } from './endpoint.ts'
-import { MAX_CODE_BYTES, type SourceFiles, toEtag, toFunctionRecord, toIdentityRecord } from './function-record.ts'
-
-/** JSON may write a byte of code in six. */
-const CREATE_BODY_BYTES = 6 * MAX_CODE_BYTES
+import {
+  checkCodeSize,
+  CODE,
+  CODE_BODY_BYTES,
+  isSame,
+  MAX_CODE_BYTES,
+  type SourceFiles,
+  toEtag,
+  toFunctionRecord,
+  toIdentityRecord,
+} from './function-record.ts'
 
 export function createFunctionEndpoints(context: ControlContext, files: SourceFiles): readonly Endpoint[] {
   const path = '/_fn/function'
@@ -76,9 +84,9 @@ class FunctionKeeper {
     const { runtimes } = this.#context.settings
     if (!runtimes.includes(runtime)) {
       const how = `set FN_RUNTIMES=${[...runtimes, runtime].join(',')}`
-      throw new GatewayError('BAD_REQUEST', `query field runtime: ${runtime} is not enabled; ${how}`)
+      throw badRequest('query field runtime:', `${runtime} is not enabled; ${how}`)
     }
-    const fn = readNewFunction({ runtime, name, version }, await request.readJson(CREATE_BODY_BYTES))
+    const fn = readNewFunction({ runtime, name, version }, await readJson(request, CODE_BODY_BYTES))
     return this.#files.inTurn(() => this.#create(fn, request))
   }
 
@@ -92,7 +100,7 @@ class FunctionKeeper {
     const names = this.#toFolder(fn)
     const written = this.#write(names, fn)
     await files.reload()
-    const entry = toNewEntry(functionsRoot, names, fn)
+    const entry = join(functionsRoot, ...names, fn.fileName)
     const made = this.#functions.find(one => one.entryPath === entry && isSame(one, fn))
     if (made !== undefined) return this.#toReply(201, made, request, true, fn.warnings)
     const why = this.#whyNot(files.labelOf(entry))
@@ -119,7 +127,7 @@ class FunctionKeeper {
     folder.check()
     if (!folder.isThere()) return writeNewFunction(this.#context.settings.functionsRoot, names, fn)
     if (hasFunctionFiles(folder))
-      throw new GatewayError('CONFLICT', `the folder ${names.join('/')} holds a function or routes already`)
+      throw new GatewayError('CONFLICT', `the folder ${names.join('/')} already contains a function or routes`)
     return writeIntoFolder(folder, fn)
   }
 
@@ -151,7 +159,7 @@ class FunctionKeeper {
     const sources = this.#context.policySourcesOf(fn)
     const record = toFunctionRecord(fn, this.#context.state(details), this.#files, sources, dependencies)
     const warnings = [...new Set([...notes, ...(record.warnings as string[])])]
-    // Whoever may see no paths may see no sources either.
+    // A caller that may not see paths may not see sources either.
     if (!withCode || !details) return { status, body: { ...record, warnings } }
     const { bytes, isWhole } = await readCode(fn.entryPath)
     const etag = isWhole ? toEtag(bytes) : null
@@ -165,7 +173,7 @@ async function readCode(path: string): Promise<{ bytes: Buffer; isWhole: boolean
   const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0))
   try {
     const stats = await file.stat()
-    if (!stats.isFile()) throw new GatewayError('CONFLICT', 'the handler is no regular file')
+    if (!stats.isFile()) throw new GatewayError('CONFLICT', 'the handler is not a regular file')
     const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(stats.size, MAX_CODE_BYTES)), 0)
     return { bytes: buffer.subarray(0, bytesRead), isWhole: stats.size <= MAX_CODE_BYTES }
   } finally {
@@ -173,25 +181,7 @@ async function readCode(path: string): Promise<{ bytes: Buffer; isWhole: boolean
   }
 }
 
-function isSame(
-  one: Pick<FunctionVersion, 'runtime' | 'name' | 'version'>,
-  other: Pick<FunctionVersion, 'runtime' | 'name' | 'version'>,
-): boolean {
-  return one.runtime === other.runtime && one.name === other.name && one.version === other.version
-}
-
-// What `POST /_fn/function` writes: a folder with a handler and its config, as a whole or not at all.
-
-/** A function that is to be: who it is, and its files. */
-interface NewFunction {
-  runtime: RuntimeName
-  name: string
-  version: string | null
-  fileName: string
-  code: string
-  config: string
-  warnings: string[]
-}
+// `POST /_fn/function` writes a folder with a handler and its config, as a whole or not at all.
 
 interface NewIdentity {
   runtime: RuntimeName
@@ -199,57 +189,72 @@ interface NewIdentity {
   version: string | null
 }
 
-const KNOWN = ['filename', 'methods', 'summary', 'query_example', 'body_example', 'route', 'routes', 'code']
+/** A function to create, with its files. */
+interface NewFunction extends NewIdentity {
+  fileName: string
+  code: string
+  config: string
+  warnings: string[]
+}
+
+/** All but `filename` and `code` become the config of the function and are checked as that. */
+const CREATE_FIELDS = {
+  code: CODE,
+  methods: json(),
+  summary: json(),
+  query_example: json(),
+  body_example: json(),
+  route: json(),
+  routes: json(),
+}
 
 /** @throws GatewayError BAD_REQUEST, BODY_TOO_LARGE */
 export function readNewFunction(identity: NewIdentity, body: JsonObject): NewFunction {
   const { runtime } = identity
   const template = TEMPLATES[runtime]
-  const fileName = readFileName(body.filename ?? template.fileName, runtime)
-  const code = body.code ?? template.fileText
-  if (typeof code !== 'string') throw badBody(`field code must be a text, got ${showValue(code)}`)
-  if (Buffer.byteLength(code) > MAX_CODE_BYTES)
-    throw new GatewayError('BODY_TOO_LARGE', `payload too large: code may have ${MAX_CODE_BYTES} bytes`)
-  const change = changeConfig(null, toConfig(runtime, fileName, body), 'body')
-  if (!change.ok) throw new GatewayError('BAD_REQUEST', change.problems.slice(0, 5).join('; '))
-  const unknown = Object.keys(body).filter(key => !KNOWN.includes(key))
-  const warnings = [...unknown.map(key => `body: ${showText(key)} is not a known key`), ...change.warnings]
-  return { ...identity, fileName, code, config: change.text, warnings }
-}
-
-function readFileName(given: unknown, runtime: RuntimeName): string {
-  const isEntry = typeof given === 'string' && /^(?:handler|main|index)\.[a-z]+$/.test(given)
-  if (isEntry && RUNTIME_OF_EXTENSION.get(extname(given)) === runtime) return given
-  const extensions = [...RUNTIME_OF_EXTENSION].flatMap(([extension, of]) => (of === runtime ? [extension] : []))
-  throw badBody(`field filename must be handler, main or index with ${extensions.join(' ')}, got ${showValue(given)}`)
-}
-
-function toConfig(runtime: RuntimeName, entrypoint: string, body: JsonObject): JsonObject {
-  const routes = body.routes ?? (body.route === undefined || body.route === null ? undefined : [body.route])
+  const warnings: string[] = []
+  const fields = object({ filename: entryName(runtime), ...CREATE_FIELDS })
+  const {
+    filename: fileName = template.fileName,
+    code,
+    route,
+    ...given
+  } = readRequest(fields, body, undefined, warnings)
+  const routes = given.routes ?? (route === undefined ? undefined : [route])
   const invoke = {
-    methods: body.methods ?? ['GET'],
-    summary: body.summary ?? 'Generated function',
+    methods: given.methods ?? ['GET'],
+    summary: given.summary ?? 'Generated function',
     ...(routes !== undefined && { routes }),
-    ...(body.query_example != null && { query: body.query_example }),
-    ...(body.body_example != null && { body: body.body_example }),
+    ...(given.queryExample !== undefined && { query: given.queryExample }),
+    ...(given.bodyExample !== undefined && { body: given.bodyExample }),
   }
-  return { runtime, entrypoint, invoke }
+  const change = changeConfig(null, { runtime, entrypoint: fileName, invoke }, 'body')
+  if (!change.ok) throw new GatewayError('BAD_REQUEST', change.problems.slice(0, 5).join('; '))
+  warnings.push(...change.warnings)
+  return { ...identity, fileName, code: checkCodeSize(code ?? template.fileText), config: change.text, warnings }
+}
+
+function entryName(runtime: RuntimeName): Field<string> {
+  const extensions = [...RUNTIME_OF_EXTENSION].flatMap(([extension, of]) => (of === runtime ? [extension] : []))
+  const isEntry = (text: string): boolean =>
+    /^(?:handler|main|index)\.[a-z]+$/.test(text) && extensions.includes(extname(text))
+  return string({
+    rule: `handler, main or index with ${extensions.join(' ')}`,
+    parse: text => (isEntry(text) ? text : null),
+  })
 }
 
 /** @throws GatewayError BAD_REQUEST for a name that nothing is ever served under */
 export function checkNewName(name: string, version: string | null, unserved: (name: string) => string | null): void {
   if (!isFunctionName(name))
-    throw new GatewayError(
-      'BAD_REQUEST',
-      `query field name must be segments of letters, digits, _ and - joined by /, got "${showText(name)}"`,
-    )
+    throw badQuery('name', `must be segments of letters, digits, _ and - joined by /, got "${showText(name)}"`)
   const reason = unserved(version === null ? name : `${name}/${version}`)
   if (reason !== null) throw new GatewayError('BAD_REQUEST', reason)
 }
 
 const FILE_MODE = 0o644
 
-/** What was written, for the case that it must go again. */
+/** Written files, for the case that they must be removed again. */
 export interface Written {
   remove: () => void
 }
@@ -313,7 +318,7 @@ function missingParents(root: string, names: readonly string[]): string[] {
   return missing
 }
 
-/** A gateway that runs as root leaves no folders of root in the tree of somebody else. */
+/** A gateway that runs as root leaves no folders of root in the tree of another user. */
 function giveTo(path: string, { uid, gid }: Stats): void {
   if (process.geteuid?.() === 0) chownSync(path, uid, gid)
 }
@@ -322,7 +327,7 @@ function removeEmpty(path: string): void {
   try {
     rmdirSync(path)
   } catch {
-    // Somebody has put something into it: it stays.
+    // It contains files of another program: it stays.
   }
 }
 
@@ -330,11 +335,6 @@ function toConflict(error: unknown, names: readonly string[]): unknown {
   const code = (error as NodeJS.ErrnoException).code ?? ''
   if (!['EEXIST', 'ENOTEMPTY', 'ENOTDIR'].includes(code)) return error
   return new GatewayError('CONFLICT', `${names.join('/')} is already there`)
-}
-
-/** Full path of the file a new function is answered from. */
-export function toNewEntry(root: string, names: readonly string[], fn: NewFunction): string {
-  return join(root, ...names, fn.fileName)
 }
 
 /** True when a folder holds what makes it, or would make it, a function: a config or a source file. */
@@ -347,9 +347,9 @@ export function hasFunctionFiles(folder: OwnFolder): boolean {
     )
 }
 
-// What `DELETE /_fn/function` takes away: a function's own files, never another function's.
+// `DELETE /_fn/function` removes the function's own files, never those of another function.
 
-/** What belongs to the function of a folder besides its handler. */
+/** Files of a function besides its handler. */
 const ARTEFACTS: ReadonlySet<string> = new Set([
   ...['fn.config.json', 'fn.env.json', 'schema.json', '_fngw_types.py'],
   ...['requirements.txt', 'requirements.lock.txt', 'package.json', 'package-lock.json', 'npm-shrinkwrap.json'],
@@ -384,7 +384,7 @@ function deleteFile(fn: FunctionVersion, files: SourceFiles): void {
   folder.remove(basename(fn.entryPath))
 }
 
-/** The folder leaves its place by one rename: nobody ever sees half of it. */
+/** The folder is moved by one rename: it is never served half deleted. */
 function deleteFolder(root: string, fn: FunctionVersion, files: SourceFiles): void {
   const parent = files.folder(dirname(fn.fnDir))
   const trash = new OwnFolder(root, '.svc', 'trash')
@@ -392,7 +392,7 @@ function deleteFolder(root: string, fn: FunctionVersion, files: SourceFiles): vo
   try {
     parent.moveTo(basename(fn.fnDir), trash, name)
   } catch (error) {
-    // The state folder may be a mount of its own.
+    // The state folder may be on another mount.
     if ((error as NodeJS.ErrnoException).code !== 'EXDEV') throw error
     parent.remove(basename(fn.fnDir))
   }
@@ -412,7 +412,7 @@ function deleteArtefacts(
   })
   if (left.length > 0) {
     const names = left.map(({ name }) => name).join(', ')
-    const why = `other functions live in its folder, and ${names} would become a route of its own`
+    const why = `other functions live in its folder, and ${names} would become a route`
     throw new GatewayError('CONFLICT', `${files.labelOf(fn.fnDir)} is not deleted: ${why}; move or delete it first`)
   }
   deleteFile(fn, files)

@@ -1,25 +1,37 @@
 /** A function with its files as the JSON shape of the control plane. Owner: page control/function. */
 
 import { createHash } from 'node:crypto'
+import type { Stats } from 'node:fs'
 import { basename, dirname, join, relative, sep } from 'node:path'
+import { string } from '../config/fields.ts'
 import { maskEnv, parseFunctionEnv } from '../config/function-env.ts'
 import type { EnvValue, FunctionVersion } from '../core/catalog.ts'
-import { GatewayError, type Warning } from '../core/errors.ts'
+import { type ErrorCode, GatewayError, type Warning } from '../core/errors.ts'
 import { matchesTag } from '../core/http-text.ts'
-import { isObject } from '../core/json.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+import { Semaphore } from '../core/semaphore.ts'
 import { HIDDEN } from '../core/text.ts'
 import { toFunctionPath } from '../core/versions.ts'
 import { OwnFolder, UnsafePathError } from '../files/own-folder.ts'
-import { type GatewayState, toLoadError, toPolicyRecord } from './records.ts'
+import { type GatewayState, toLoadError, toPolicyRecord, toSnake } from './records.ts'
 
-/** Bytes of code that are shown and taken. */
+/** Bytes of code that are shown and accepted. */
 export const MAX_CODE_BYTES = 2 * 1024 * 1024
+/** Bytes of a request with code: JSON may need six for one. */
+export const CODE_BODY_BYTES = 6 * MAX_CODE_BYTES
+
+export const CODE = string({ multiline: true })
+
+/** @throws GatewayError BODY_TOO_LARGE */
+export function checkCodeSize(code: string): string {
+  if (Buffer.byteLength(code) <= MAX_CODE_BYTES) return code
+  throw new GatewayError('BODY_TOO_LARGE', `payload too large: code may have ${MAX_CODE_BYTES} bytes`)
+}
 
 export const toConfigPath = (fn: FunctionVersion): string => join(fn.fnDir, 'fn.config.json')
 export const toEnvPath = (fn: FunctionVersion): string => join(fn.fnDir, 'fn.env.json')
 
-/** The part of every answer about a function. */
+/** The part of every response about a function. */
 export function toIdentityRecord(fn: FunctionVersion): Record<string, unknown> {
   return { runtime: fn.runtime, name: fn.name, version: fn.version }
 }
@@ -32,8 +44,9 @@ export function toFunctionRecord(
   policySources: object = {},
   dependencies: object | null = null,
 ): Record<string, unknown> {
-  const routes = Object.entries(state.routes.mapped_routes).filter(([, owners]) => owners.some(one => isOf(one, fn)))
+  const routes = Object.entries(state.routes.mapped_routes).filter(([, owners]) => owners.some(one => isSame(one, fn)))
   const { policy } = fn
+  const { workerPool, keepWarm, edge, cors, schedule } = policy
   const health = state.runtimes.get(fn.runtime)?.health()
   const exampleRoute = routes.find(([route]) => !/[:*]/.test(route))?.[0] ?? toFunctionPath(fn.name, fn.version)
   return {
@@ -45,7 +58,7 @@ export function toFunctionRecord(
     ...(state.details
       ? { function_dir: fn.fnDir, file_path: fn.entryPath, config_path: toConfigPath(fn), env_path: toEnvPath(fn) }
       : {}),
-    policy: toFullPolicy(fn),
+    policy: { ...toPolicyRecord(fn), ...(toSnake({ workerPool, keepWarm, edge, cors, schedule }) as object) },
     policy_sources: policySources,
     fn_env: toEnvRecord(fn, files, state.details),
     runtime_health: { up: health?.up ?? false, reason: health === undefined ? 'not enabled' : health.reason },
@@ -83,25 +96,7 @@ export function toFunctionRecord(
   }
 }
 
-function toFullPolicy(fn: FunctionVersion): Record<string, unknown> {
-  const { workerPool, keepWarm, edge, cors, schedule } = fn.policy
-  const blocks = { worker_pool: workerPool, keep_warm: keepWarm, edge, cors, schedule }
-  return { ...toPolicyRecord(fn), ...(toSnake(blocks) as Record<string, unknown>) }
-}
-
-/** Blocks of a policy under the names of fn.config.json. Values of the user (`query`, `headers`) have no camel case of ours. */
-function toSnake(value: unknown): unknown {
-  if (!isObject(value)) return value
-  const entries = Object.entries(value).map(([key, inner]) => [
-    key.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`),
-    USER_VALUES.has(key) ? inner : toSnake(inner),
-  ])
-  return Object.fromEntries(entries)
-}
-
-const USER_VALUES: ReadonlySet<string> = new Set(['query', 'headers', 'body', 'context'])
-
-/** What the catalog says about the folder and the files of a function, also where another function's file comes first. */
+/** Warnings of the catalog about the folder and the files of a function, also where another function's file comes first. */
 export function toFileWarnings(fn: FunctionVersion, state: GatewayState): string[] {
   const folder = fn.entryFile.slice(0, Math.max(0, fn.entryFile.lastIndexOf('/')))
   const inFolder = (name: string): string => (folder === '' ? name : `${folder}/${name}`)
@@ -110,12 +105,12 @@ export function toFileWarnings(fn: FunctionVersion, state: GatewayState): string
     files.has(path) || (path === folder && folder !== '') || message.split(/[\s,;:()]+/).some(word => files.has(word))
   const own = state.warnings.filter(isOwn).map(({ message, hint }) => (hint === '' ? message : `${message}; ${hint}`))
   const { configProblem: problem } = fn.policy
-  // One of a folder above is no file of the function.
+  // A config of a parent folder is not a file of the function.
   if (problem === null || own.some(text => text.startsWith(problem))) return own
   return [`${problem}; calls are refused with 503 until the file is fixed`, ...own]
 }
 
-/** What `fn.env.json` says; a caller who may see no details gets no value at all. */
+/** The content of `fn.env.json`; a caller that may not see details gets no values. */
 export function toEnvRecord(fn: FunctionVersion, files: SourceFiles, details: boolean): Record<string, unknown> {
   const { bytes, label } = files.read(toEnvPath(fn), MAX_CONFIG_FILE_BYTES)
   const declared: [string, EnvValue][] = []
@@ -126,8 +121,14 @@ export function toEnvRecord(fn: FunctionVersion, files: SourceFiles, details: bo
   return masked
 }
 
-function isOf(owner: { runtime: string; name: string; version: string | null }, fn: FunctionVersion): boolean {
-  return owner.runtime === fn.runtime && owner.name === fn.name && owner.version === fn.version
+interface Identity {
+  runtime: string
+  name: string
+  version: string | null
+}
+
+export function isSame(one: Identity, other: Identity): boolean {
+  return one.runtime === other.runtime && one.name === other.name && one.version === other.version
 }
 
 /** A file as it was read. */
@@ -143,34 +144,26 @@ export interface SourceFile {
 /** `If-Match` of a file that is not there. */
 const MISSING = '"none"'
 
-interface SourceFilesOptions {
-  /** Full path. */
-  functionsRoot: string
-  /** Resolves when what is on disk is in force. */
-  reload: () => Promise<void>
-}
-
 /** The files of functions as the control plane writes them: one change at a time, each whole, none through a link or outside the root. */
 export class SourceFiles {
   readonly #root: string
-  readonly #reload: () => Promise<void>
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #turn = new Semaphore(1)
+  /** Resolves when what is on disk is in force. */
+  readonly reload: () => Promise<void>
 
-  constructor({ functionsRoot, reload }: SourceFilesOptions) {
-    this.#root = functionsRoot
-    this.#reload = reload
+  /** @param root - full path of the functions root */
+  constructor(root: string, reload: () => Promise<void>) {
+    this.#root = root
+    this.reload = reload
   }
 
   /** Runs a change after those that were asked for before: it sees what they wrote, and no other writes meanwhile. */
-  inTurn<T>(change: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(() => toRefusal(change))
-    this.#last = turn.catch(() => {})
-    return turn
-  }
-
-  /** Puts in force what was written. */
-  reload(): Promise<void> {
-    return this.#reload()
+  async inTurn<T>(change: () => Promise<T>): Promise<T> {
+    try {
+      return await this.#turn.run(change)
+    } catch (error) {
+      throw toGatewayRefusal(error)
+    }
   }
 
   /** A folder below the root, by its full path. @throws GatewayError FORBIDDEN for one that is not */
@@ -188,7 +181,12 @@ export class SourceFiles {
   read(path: string, limit: number): SourceFile {
     const label = this.labelOf(path)
     const folder = this.folder(dirname(path))
-    const stats = refuseLinks(() => folder.statFile(basename(path)))
+    let stats: Stats | null
+    try {
+      stats = folder.statFile(basename(path))
+    } catch (error) {
+      throw toGatewayRefusal(error)
+    }
     if (stats !== null && stats.size > limit)
       throw new GatewayError('CONFLICT', `${label} has ${stats.size} bytes, at most ${limit} are read here`)
     const bytes = stats === null ? null : folder.read(basename(path))
@@ -230,47 +228,21 @@ export function toEtag(bytes: Uint8Array | null): string {
   return bytes === null ? MISSING : `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`
 }
 
-/** What the disk refuses as an answer that says why. */
-async function toRefusal<T>(change: () => Promise<T>): Promise<T> {
-  try {
-    return await change()
-  } catch (error) {
-    throw toGatewayRefusal(error)
-  }
+const REASONS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  ENAMETOOLONG: ['BAD_REQUEST', 'the name is too long for this file system'],
+  EACCES: ['FORBIDDEN', 'the file cannot be written: permission denied'],
+  EPERM: ['FORBIDDEN', 'the file cannot be written: not permitted'],
+  EROFS: ['STORAGE_FULL', 'the file cannot be written: the file system is read-only; make it writable and try again'],
+  ENOSPC: ['STORAGE_FULL', 'the file cannot be written: no space is left on the disk; free space and try again'],
+  EDQUOT: [
+    'STORAGE_FULL',
+    'the file cannot be written: the disk quota is used up; free space or raise it and try again',
+  ],
 }
 
-function refuseLinks<T>(work: () => T): T {
-  try {
-    return work()
-  } catch (error) {
-    throw toGatewayRefusal(error)
-  }
-}
-
-const REASONS: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied',
-  EPERM: 'not permitted',
-}
-
-/** Nothing can be written there by anybody. */
-const STORAGE_REASONS: Readonly<Record<string, string>> = {
-  EROFS: 'the file system is read-only; make it writable',
-  ENOSPC: 'no space is left on the disk; free space',
-  EDQUOT: 'the disk quota is used up; free space or raise it',
-}
-
-/** What the disk refused as an answer that says why; anything else as it is. */
+/** An error of the file system as a response with the reason; any other error as it is. */
 export function toGatewayRefusal(error: unknown): unknown {
   if (error instanceof UnsafePathError) return new GatewayError('FORBIDDEN', error.message)
-  const code = (error as NodeJS.ErrnoException)?.code ?? ''
-  if (code === 'ENAMETOOLONG') return new GatewayError('BAD_REQUEST', 'the name is too long for this file system')
-  if (error instanceof GatewayError) return error
-  const storageReason = STORAGE_REASONS[code]
-  if (storageReason !== undefined)
-    return new GatewayError('STORAGE_FULL', `the file cannot be written: ${storageReason} and try again`, {
-      cause: error,
-    })
-  const reason = REASONS[code]
-  if (reason === undefined) return error
-  return new GatewayError('FORBIDDEN', `the file cannot be written: ${reason}`, { cause: error })
+  const reason = REASONS[(error as NodeJS.ErrnoException)?.code ?? '']
+  return reason === undefined ? error : new GatewayError(reason[0], reason[1], { cause: error })
 }

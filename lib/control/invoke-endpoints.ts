@@ -1,10 +1,10 @@
-/** `/_fn/invoke` and `/_fn/explain`: runs a function by its name, and tells who answers a request. Owner: page control/invoke. */
+/** `/_fn/invoke` and `/_fn/explain`: runs a function by its name, and explains the route of a request. Owner: page control/invoke. */
 
 import { GatewayError, toGatewayError } from '../core/errors.ts'
-import { isHeaderName } from '../core/http-text.ts'
+import { isHeaderName, toHeaderRecord } from '../core/http-text.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { BodySink, InternalResult } from '../invocation/internal-call.ts'
-import { readCallFields, sendFailure, toCallRecord, toHeaderRecord, toInvokeRecord } from './call-fields.ts'
+import { readCallFields, sendFailure, toCallRecord, toInvokeRecord } from './call-fields.ts'
 import {
   ACT,
   badQuery,
@@ -15,6 +15,8 @@ import {
   type NamedCalls,
   PacedWriter,
   READ,
+  readJson,
+  readHeader,
 } from './endpoint.ts'
 
 /** Bytes of the JSON that describes a call; larger bodies go to the function's own URL. */
@@ -50,8 +52,8 @@ export function createInvokeEndpoints({ calls, explain }: ControlContext): reado
 
 async function invoke(calls: NamedCalls, request: ControlRequest): Promise<ControlReply> {
   const { exchange } = request
-  const { name, runtime, query, ...fields } = readCallFields(await request.readJson(INVOKE_BODY_BYTES))
-  // For when the client leaves: nobody reads the answer then.
+  const { name, runtime, query, ...fields } = readCallFields(await readJson(request, INVOKE_BODY_BYTES))
+  // Stops the handler when the client leaves.
   const stop = new AbortController()
   exchange.work = { abandon: () => stop.abort() }
   const call = calls.prepare(
@@ -59,7 +61,7 @@ async function invoke(calls: NamedCalls, request: ControlRequest): Promise<Contr
     { ...fields, ...(runtime !== null && { runtime }), query: query ?? {}, signal: stop.signal },
     { id: exchange.id, ip: exchange.ip, trace: exchange.trace, traceState: exchange.traceState },
   )
-  if (wantsStream(request.header('accept'))) {
+  if (wantsStream(readHeader(request, 'accept'))) {
     const stream = new InvokeStream(exchange, call)
     exchange.work = {
       abandon: () => {
@@ -75,13 +77,12 @@ async function invoke(calls: NamedCalls, request: ControlRequest): Promise<Contr
   return { status: 200, body: toInvokeRecord(result, call.path, call.pattern) }
 }
 
-/** True for a client that takes the answer line by line, as it comes. */
+/** True for a client that accepts the response line by line. */
 function wantsStream(accept: string | null): boolean {
   return (accept ?? '').split(',').some(type => type.split(';')[0]!.trim().toLowerCase() === STREAM_TYPE)
 }
 
-// // The answer of `POST /_fn/invoke` line by line, as the function gives it: a head, pieces of the body, an end. Memory holds one
-// piece at a time.
+// The response of `POST /_fn/invoke` line by line: a head, pieces of the body, an end. Memory holds one piece at a time.
 
 const STREAM_TYPE = 'application/x-ndjson'
 
@@ -111,7 +112,7 @@ export class InvokeStream implements BodySink {
     try {
       const result = await start(this)
       const { error, stdout, stderr } = result
-      // Before the first line a refusal is an answer as any other.
+      // Before the first line a refusal is an ordinary response.
       if (!this.#hasBegun) {
         sendFailure(this.#exchange, error ?? new GatewayError('INTERNAL', 'the call ended without a response'), result)
         return

@@ -1,4 +1,4 @@
-/** `/_fn/jobs`: make, list, read, cancel and delete jobs, and read what they answered. Spec: page control/jobs-endpoints. */
+/** `/_fn/jobs`: creates, lists, reads, cancels and deletes jobs, and reads their results. Spec: page control/jobs-endpoints. */
 
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { Exchange } from '../http/exchange.ts'
@@ -13,6 +13,8 @@ import {
   PacedWriter,
   READ,
   WRITE,
+  readJson,
+  readHeader,
 } from './endpoint.ts'
 
 /** Bytes of a request: a body of a function may be a part of it. */
@@ -74,15 +76,15 @@ async function list(jobs: Jobs, { query }: ControlRequest): Promise<ControlReply
 }
 
 async function create(jobs: Jobs, request: ControlRequest): Promise<ControlReply> {
-  const key = request.header('idempotency-key')
-  const { record, replayed } = await jobs.create(await request.readJson(JOB_REQUEST_BYTES), key)
+  const key = readHeader(request, 'idempotency-key')
+  const { record, replayed } = await jobs.create(await readJson(request, JOB_REQUEST_BYTES), key)
   const headers = ['Location', `/_fn/jobs/${record.id}`]
   if (replayed) headers.push('Idempotency-Replayed', 'true')
   return { status: replayed ? 200 : 201, body: record, headers }
 }
 
 async function retry(jobs: Jobs, request: ControlRequest): Promise<ControlReply> {
-  const record = await jobs.retry(request.params.id!, await request.readJson(JOB_REQUEST_BYTES))
+  const record = await jobs.retry(request.params.id!, await readJson(request, JOB_REQUEST_BYTES))
   return { status: 201, body: record, headers: ['Location', `/_fn/jobs/${record.id}`] }
 }
 
@@ -95,7 +97,7 @@ async function readResult(jobs: Jobs, { params, query }: ControlRequest): Promis
     return { status: 202, body: { id: jobId, status, error: 'result not ready', ...facts } }
   }
   if (result_bytes === null) return { status: 404, body: { error: 'result not found', id: jobId, status } }
-  // Opened when it is sent: nobody would close what nobody reads.
+  // Opened when it is sent: a result that is not read would stay open.
   return { send: exchange => void sendResult(exchange, jobs, id, isRaw) }
 }
 
@@ -104,41 +106,37 @@ async function sendResult(exchange: Exchange, jobs: Jobs, id: string, isRaw: boo
   try {
     const { result } = await jobs.result(id)
     if (result === null) throw new GatewayError('NOT_FOUND', 'result not found')
-    // Nobody reads the body: what is made of it below does not close it.
+    // The body is not read, so that nothing below closes it.
     if (exchange.ended || exchange.method === 'HEAD') await result.body.return()
     if (exchange.ended) return
-    if (isRaw) sendRaw(exchange, result)
-    else sendPieces(exchange, ['Content-Type', 'application/json'], null, toResultJson(result))
+    if (isRaw) await sendRaw(exchange, result)
+    else await sendPieces(exchange, ['Content-Type', 'application/json'], null, toResultJson(result))
   } catch (error) {
     responder.sendError(exchange, toGatewayError(error), ['Cache-Control', 'no-store'])
   }
 }
 
 /** The bytes alone, as something to be saved: shown as a page it would run in the origin of the control plane. */
-function sendRaw(exchange: Exchange, result: JobResult): void {
+function sendRaw(exchange: Exchange, result: JobResult): Promise<void> {
   const headers = ['Content-Type', 'application/octet-stream', 'X-Content-Type-Options', 'nosniff']
   headers.push('Content-Disposition', `attachment; filename="${result.id}"`, 'X-Job-Status', String(result.status))
-  sendPieces(exchange, headers, result.bytes, result.body)
+  return sendPieces(exchange, headers, result.bytes, result.body)
 }
 
-function sendPieces(
+/** Reads the pieces to their end, or returns from them when the client leaves. */
+async function sendPieces(
   exchange: Exchange,
   headers: string[],
   length: number | null,
   pieces: AsyncGenerator<Buffer, void>,
-): void {
+): Promise<void> {
+  const { responder } = exchange
   headers.push('Cache-Control', 'no-store')
   if (exchange.method === 'HEAD') {
-    exchange.responder.send(exchange, 200, headers, null)
+    responder.send(exchange, 200, headers, null)
     return
   }
-  exchange.responder.openStream(exchange, 200, headers, length)
-  void writePieces(exchange, pieces)
-}
-
-/** Reads the pieces to their end, or returns from them when the client leaves. */
-async function writePieces(exchange: Exchange, pieces: AsyncGenerator<Buffer, void>): Promise<void> {
-  const { responder } = exchange
+  responder.openStream(exchange, 200, headers, length)
   const writer = new PacedWriter(exchange)
   exchange.work = writer
   try {

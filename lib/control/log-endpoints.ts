@@ -1,4 +1,4 @@
-/** `GET /_fn/logs`: the newest lines of a log, and those that come. Owner: page control/logs. */
+/** `GET /_fn/logs`: the newest lines of a log, and new ones as they are written. Owner: page control/logs. */
 
 import { showText } from '../config/findings.ts'
 import type { Clock } from '../core/clock.ts'
@@ -10,7 +10,7 @@ import { LOG_FILES, type LogFilter, toLogRecord } from '../observe/log-line.ts'
 import type { LogQuery } from '../observe/log-store.ts'
 import { badQuery, type ControlContext, type ControlQuery, type ControlReply, type Endpoint, READ } from './endpoint.ts'
 
-/** Lines of an answer, when nothing is said and at most. */
+/** Lines of a response by default, and at most. */
 const DEFAULT_LINES = 200
 const MAX_LINES = 2000
 
@@ -31,7 +31,7 @@ function readLogs(context: ControlContext, query: ControlQuery): ControlReply {
   const format = query.oneOf('format', ['text', 'json'], 'text')
   const asRecords = query.flag('records')
   if (asRecords && format !== 'json') throw badQuery('records', 'is for format=json only: add &format=json')
-  // More than there ever is to read is no mistake.
+  // A larger number is accepted and means the maximum.
   const lines = Math.min(MAX_LINES, query.integer('lines', { min: 0, max: 1e15, default: DEFAULT_LINES }))
   if (query.flag('follow')) {
     const form = asRecords ? JSON_RECORDS : format === 'json' ? JSON_LINES : TEXT
@@ -43,7 +43,7 @@ function readLogs(context: ControlContext, query: ControlQuery): ControlReply {
   return { send: exchange => exchange.responder.send(exchange, 200, toHeaders(TEXT), text) }
 }
 
-/** A line and the log that it is of. */
+/** A line and its log. */
 interface FoundLine {
   file: LogQuery['file']
   line: string
@@ -89,32 +89,29 @@ function toRecord(
   }
 }
 
-interface AnswerForm extends LineForm {
+interface ResponseForm extends LineForm<FoundLine> {
   type: string
-  /** What is gathered of a line; the line itself where this is not said. */
-  read?: (found: FoundLine) => string
 }
 
-const TEXT: AnswerForm = {
+const TEXT: ResponseForm = {
   type: 'text/plain; charset=utf-8',
-  toText: line => `${line}\n`,
-  toSkipText: count => `... ${count} lines were skipped: nobody took them fast enough\n`,
+  toText: ({ line }) => `${line}\n`,
+  toSkipText: count => `... ${count} lines were skipped: the client reads too slowly\n`,
 }
 
-const JSON_LINES: AnswerForm = {
+const JSON_LINES: ResponseForm = {
   type: 'application/x-ndjson',
-  toText: line => `${JSON.stringify({ line })}\n`,
+  toText: ({ line }) => `${JSON.stringify({ line })}\n`,
   toSkipText: count => `${JSON.stringify({ skipped: count })}\n`,
 }
 
-const JSON_RECORDS: AnswerForm = {
+const JSON_RECORDS: ResponseForm = {
   ...JSON_LINES,
-  read: ({ file, line }) => JSON.stringify(toLogRecord(file, line)),
-  toText: record => `{"record":${record}}\n`,
+  toText: ({ file, line }) => `${JSON.stringify({ record: toLogRecord(file, line) })}\n`,
 }
 
-/** What others wrote must not be taken for a page. */
-function toHeaders({ type }: AnswerForm): string[] {
+/** With nosniff: a browser must not show log lines, which functions write, as a page. */
+function toHeaders({ type }: ResponseForm): string[] {
   return ['Content-Type', type, 'X-Content-Type-Options', 'nosniff', 'Cache-Control', 'no-store']
 }
 
@@ -123,7 +120,7 @@ function followLog(
   context: ControlContext,
   query: FilesQuery,
   lines: number,
-  form: AnswerForm,
+  form: ResponseForm,
 ): void {
   const { responder } = exchange
   if (exchange.method === 'HEAD') {
@@ -133,11 +130,8 @@ function followLog(
   responder.openStream(exchange, 200, [...toHeaders(form), 'X-Accel-Buffering', 'no'], null)
   const { clock, journal, streams } = context
   const stream = new LogStream(exchange, clock, form)
-  const read = form.read ?? (({ line }: FoundLine): string => line)
-  stream.begin(tail(context, query, lines).map(read))
-  const stops = toLogQueries(query).map(({ file, ...filter }) =>
-    journal.follow({ file, ...filter }, line => stream.push(read({ file, line }))),
-  )
+  stream.begin(tail(context, query, lines))
+  const stops = toLogQueries(query).map(one => journal.follow(one, line => stream.push({ file: one.file, line })))
   const unfollow = (): void => {
     for (const stop of stops) stop()
   }
@@ -154,7 +148,7 @@ function followLog(
   }
 }
 
-// What `GET /_fn/logs` is asked for: which logs, and which lines of them.
+// The query of `GET /_fn/logs`.
 
 export const LOG_QUERY = [
   'file',
@@ -196,7 +190,7 @@ export function toLogQueries({ file, ...filter }: FilesQuery): LogQuery[] {
   return (file === 'all' ? LOG_FILES : [file]).map(one => ({ file: one, ...filter }))
 }
 
-/** Routes have names too (`users/[id]`); what climbs or begins at a root is none. */
+/** A name of a function or a file route (`users/[id]`): neither absolute nor with `..`. */
 function isPlainName(text: string): boolean {
   return !text.includes('\\') && text.split('/').every(segment => !['', '.', '..'].includes(segment))
 }
@@ -204,7 +198,7 @@ function isPlainName(text: string): boolean {
 const SECONDS = /^\d{1,11}(?:\.\d{1,9})?$/
 const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)$/
 
-/** As lines have it: their times can be compared as texts. */
+/** In the form of the lines, so that times can be compared as texts. */
 function readSince(query: ControlQuery): string | null {
   const text = query.text('since')
   if (text === null) return null
@@ -213,50 +207,50 @@ function readSince(query: ControlQuery): string | null {
   return new Date(ms).toISOString()
 }
 
-// Lines of a log to a client as they come. A slow client is told how many it missed; nothing piles up.
+// Follows a log for a client. A slow client gets the number of lines that it missed; the waiting text is bounded.
 
-/** Milliseconds that lines wait for others, so that a busy log is not one system call a line. */
+/** Milliseconds that lines wait for others, so that a busy log does not need a system call for each line. */
 const GATHER_MS = 50
 /** Characters of lines that wait for a slow client. */
 const MAX_WAITING_CHARS = 256 * 1024
 
-/** How lines are written. */
-interface LineForm {
+/** The text form of lines. */
+interface LineForm<Line> {
   /** The line with its end. */
-  toText(line: string): string
-  /** Stands for so many lines that were left out. */
+  toText(line: Line): string
+  /** Replaces a number of skipped lines. */
   toSkipText(count: number): string
 }
 
-export class LogStream {
+export class LogStream<Line> {
   readonly #exchange: Exchange
   readonly #clock: Clock
-  readonly #form: LineForm
+  readonly #form: LineForm<Line>
   #text = ''
   #skipped = 0
   #isBlocked = false
   #timer: NodeJS.Timeout | null = null
 
-  /** @param exchange - whose answer was opened */
-  constructor(exchange: Exchange, clock: Clock, form: LineForm) {
+  /** @param exchange - with an open response */
+  constructor(exchange: Exchange, clock: Clock, form: LineForm<Line>) {
     this.#exchange = exchange
     this.#clock = clock
     this.#form = form
   }
 
-  /** Sends what there is already, all of it. */
-  begin(lines: readonly string[]): void {
+  /** Sends the existing lines, all of them. */
+  begin(lines: readonly Line[]): void {
     this.#text = lines.map(line => this.#form.toText(line)).join('')
     this.flush()
   }
 
-  push(line: string): void {
+  push(line: Line): void {
     if (this.#skipped > 0 || this.#text.length > MAX_WAITING_CHARS) this.#skipped += 1
     else this.#text += this.#form.toText(line)
     if (!this.#isBlocked) this.#timer ??= this.#clock.setTimeout(() => this.flush(), GATHER_MS)
   }
 
-  /** Sends what waits, as far as the client takes it. */
+  /** Sends the waiting lines, unless the client is too slow for them. */
   flush(): void {
     this.#stopTimer()
     const { responder } = this.#exchange
@@ -272,14 +266,14 @@ export class LogStream {
     })
   }
 
-  /** The last lines, and the end of the answer. */
+  /** Sends the last lines and ends the response. */
   end(): void {
     this.flush()
     this.stop()
     this.#exchange.responder.closeStream(this.#exchange, null)
   }
 
-  /** Nobody reads any more. */
+  /** The client has left. */
   stop(): void {
     this.#stopTimer()
     this.#isBlocked = true

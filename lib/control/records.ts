@@ -3,6 +3,7 @@
 import type { FunctionVersion, IgnoredPath, SchedulePolicy } from '../core/catalog.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
+import { isObject } from '../core/json.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import type { Settings } from '../config/settings.ts'
 import type { ChosenHome } from '../http/home.ts'
@@ -12,7 +13,7 @@ import { toFailureText } from '../observe/log-line.ts'
 import type { RouteCounts, RouteRecords } from '../router/route-records.ts'
 import type { Runtime, RuntimeHealth } from '../runtime/runtime.ts'
 
-/** What records are made from: the state of one gateway at one moment. */
+/** The state of one gateway at one moment, from which records are made. */
 export interface GatewayState {
   settings: Settings
   functions: readonly FunctionVersion[]
@@ -79,10 +80,7 @@ function toFunctionState(
   const counts = admission.get(fn.key)
   const limits = toAdmissionLimits(fn.policy)
   return {
-    runtime: fn.runtime,
-    name: fn.name,
-    version: fn.version ?? DEFAULT_VERSION_LABEL,
-    key: fn.key,
+    ...toLabels(fn),
     state: state.isStale(fn.key) ? 'stale' : state.isWarm(fn.key) ? 'warm' : 'cold',
     load_error: toLoadError(fn, state),
     config_problem: fn.policy.configProblem,
@@ -104,13 +102,17 @@ function toFunctionState(
   }
 }
 
+export function toLabels({ runtime, name, version, key }: FunctionVersion): Record<string, unknown> {
+  return { runtime, name, version: version ?? DEFAULT_VERSION_LABEL, key }
+}
+
 /** Why the newest version of a function cannot be built, installed or loaded, in one line; null when it can, or that was not tried. */
 export function toLoadError(fn: FunctionVersion, state: Pick<GatewayState, 'loadErrorOf'>): string | null {
   const error = state.loadErrorOf(fn)
   return error && toFailureText(error.message, fn.entryFile, error.detail ?? {}).headline
 }
 
-/** What keeps jobs, schedules or logs from being stored as they should be. */
+/** Problems that keep jobs, schedules or logs from being stored. */
 function toStorageRecord({ warnings, details }: GatewayState): Record<string, unknown> {
   const problems = warnings.filter(({ code }) => STORAGE_PROBLEMS.has(code)).map(({ message }) => message)
   return { ok: problems.length === 0, ...(details ? { problems } : {}) }
@@ -178,14 +180,25 @@ export function toSchedulePolicyRecord({
     ...(everySeconds === null ? { cron } : { every_seconds: everySeconds }),
     timezone,
     method,
-    retry: retry && {
-      max_attempts: retry.maxAttempts,
-      base_delay_seconds: retry.baseDelaySeconds,
-      max_delay_seconds: retry.maxDelaySeconds,
-      jitter: retry.jitter,
-    },
+    retry: toSnake(retry),
   }
 }
+
+/** Blocks of a policy under the names of fn.config.json. Values of the user (`query`, `headers`) keep their keys. */
+export function toSnake(value: unknown): unknown {
+  if (!isObject(value)) return value
+  const entries = Object.entries(value).map(([key, inner]) => [
+    toSnakeName(key),
+    USER_VALUES.has(key) ? inner : toSnake(inner),
+  ])
+  return Object.fromEntries(entries)
+}
+
+export function toSnakeName(name: string): string {
+  return name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`)
+}
+
+const USER_VALUES: ReadonlySet<string> = new Set(['query', 'headers', 'body', 'context'])
 
 /** `worker_pool`, `keep_warm` and the rest of a policy under the names of fn.config.json. */
 export function toPolicyRecord(fn: FunctionVersion): Record<string, unknown> {
@@ -218,21 +231,19 @@ export function toCatalogRecord(state: GatewayState): Record<string, unknown> {
     }
     runtimes[name] = {
       ...toRuntimeRecord(runtime.health(), state),
-      functions: [...byName].map(([fnName, versions]) => ({
-        name: fnName,
-        has_default: versions.some(fn => fn.version === null),
-        versions: versions.flatMap(fn => (fn.version === null ? [] : [fn.version])),
-        file: versions.find(fn => fn.version === null)?.entryFile ?? null,
-        policy: Object.fromEntries(
-          versions.filter(fn => fn.version === null).flatMap(fn => Object.entries(toPolicyRecord(fn))),
-        ),
-        version_files: Object.fromEntries(
-          versions.flatMap(fn => (fn.version === null ? [] : [[fn.version, fn.entryFile]])),
-        ),
-        versions_policy: Object.fromEntries(
-          versions.flatMap(fn => (fn.version === null ? [] : [[fn.version, toPolicyRecord(fn)]])),
-        ),
-      })),
+      functions: [...byName].map(([fnName, all]) => {
+        const own = all.find(fn => fn.version === null)
+        const versions = all.filter(fn => fn.version !== null)
+        return {
+          name: fnName,
+          has_default: own !== undefined,
+          versions: versions.map(fn => fn.version),
+          file: own?.entryFile ?? null,
+          policy: own === undefined ? {} : toPolicyRecord(own),
+          version_files: Object.fromEntries(versions.map(fn => [fn.version, fn.entryFile])),
+          versions_policy: Object.fromEntries(versions.map(fn => [fn.version, toPolicyRecord(fn)])),
+        }
+      }),
     }
   }
   return {

@@ -1,12 +1,10 @@
 /** `/_fn/schedules`: what is due when and how it went, the next times of one, and a run by hand. Spec: page control/schedules. */
 
 import { object, readRequest } from '../config/fields.ts'
-import type { FunctionVersion } from '../core/catalog.ts'
 import { toZonedText } from '../core/cron.ts'
-import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 import type { ScheduleRow } from '../scheduler/scheduler.ts'
-import { TARGET } from './call-fields.ts'
+import { TARGET, toShownMs } from './call-fields.ts'
 import {
   type ControlContext,
   type ControlReply,
@@ -16,8 +14,9 @@ import {
   READ,
   TARGET_FIELDS,
   WRITE,
+  readJson,
 } from './endpoint.ts'
-import { toSchedulePolicyRecord, toSeconds } from './records.ts'
+import { toLabels, toSchedulePolicyRecord, toSeconds, toSnake } from './records.ts'
 
 const COUNT = { min: 1, max: 100, default: 5 } as const
 
@@ -63,10 +62,10 @@ function preview({ clock, scheduler, find }: ControlContext, { query }: ControlR
 const RUN = object(TARGET, { required: ['name'], strict: true })
 
 async function run({ scheduler, find }: ControlContext, request: ControlRequest): Promise<ControlReply> {
-  const { name, runtime = null, version = null } = readRequest(RUN, await request.readJson())
+  const { name, runtime = null, version = null } = readRequest(RUN, await readJson(request))
   const fn = find(name!, version, runtime)
   const { status, error, latencyMs } = await scheduler.schedules.runNow(fn)
-  const outcome = { status, error: error ?? '', latency_ms: Math.round(latencyMs * 1000) / 1000 }
+  const outcome = { status, error: error ?? '', latency_ms: toShownMs(latencyMs) }
   return { status: 200, body: { key: fn.key, ...outcome, schedule: toScheduleRecord(scheduler.schedules.rowOf(fn)) } }
 }
 
@@ -102,7 +101,7 @@ function toScheduleRecord({ fn, policy, problem, state, rule, isRunning }: Sched
     last_error: problem ?? state.lastError ?? '',
   }
   return {
-    ...toIdentity(fn),
+    ...toLabels(fn),
     schedule: policy && toSchedulePolicyRecord(policy),
     next_at: state.next === null || rule === null ? null : toZonedText(state.next, rule.zone),
     running: isRunning,
@@ -121,20 +120,11 @@ function toKeepWarmRecord({ fn, policy, state }: KeepWarmRow, isWarm: boolean): 
     last_error: state.lastError ?? '',
   }
   return {
-    ...toIdentity(fn),
-    keep_warm: {
-      enabled: policy.enabled,
-      min_warm: policy.minWarm,
-      ping_every_seconds: policy.pingEverySeconds,
-      idle_ttl_seconds: policy.idleTtlSeconds,
-    },
+    ...toLabels(fn),
+    keep_warm: toSnake(policy),
     state: fields,
     ...fields,
   }
-}
-
-function toIdentity({ runtime, name, version, key }: FunctionVersion): Json {
-  return { runtime, name, version: version ?? DEFAULT_VERSION_LABEL, key }
 }
 
 function toTime(at: number | null): number | null {

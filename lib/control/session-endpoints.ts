@@ -3,20 +3,23 @@
 import { createHash, pbkdf2, randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto'
 import { isIPv6 } from 'node:net'
 import { promisify } from 'node:util'
+import { hidden, mapped, object, readRequest, string } from '../config/fields.ts'
+import { reportWrong } from '../config/findings.ts'
 import { MAX_SCRYPT_BYTES, parsePasswordHash, type PasswordHash } from '../config/password-hash.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
-import { GatewayError } from '../core/errors.ts'
+import { badRequest, GatewayError } from '../core/errors.ts'
+import { Semaphore } from '../core/semaphore.ts'
 import { SESSION_COOKIE } from '../invocation/forwarded-headers.ts'
 import { type AccessState, isAdminToken, type Session } from './access.ts'
 import {
-  badBody,
   type ControlContext,
   type ControlReply,
   type ControlRequest,
   type Endpoint,
-  type JsonObject,
   LOGIN,
+  readJson,
+  readHeader,
 } from './endpoint.ts'
 
 const DISABLED = 'login disabled: it needs FN_UI_ENABLED=1, and FN_ADMIN_TOKEN or FN_CONSOLE_LOGIN_PASSWORD_HASH'
@@ -33,21 +36,21 @@ export function createSessionEndpoints(
 
   const login = async (request: ControlRequest): Promise<ControlReply> => {
     if (!access.canLogIn) throw new GatewayError('NOT_FOUND', DISABLED)
-    const given = toGiven(await request.readJson(BODY_BYTES))
+    const given = toGiven(await readJson(request, BODY_BYTES))
     const address = request.caller.clientAddress
     const waitMs = limit.begin(address)
     if (waitMs !== null) throw toTooMany(waitMs)
     const session = await credentials.check(given)
     if (session === null) throw new GatewayError('UNAUTHORIZED', 'invalid credentials')
     limit.succeed(address)
-    // An id from before is not taken over: whoever planted it would know the session.
-    sessions.end(request.header('cookie'))
+    // An earlier id is not reused: an attacker who planted it would know the session.
+    sessions.end(readHeader(request, 'cookie'))
     const cookie = sessions.toSetCookie(sessions.begin(session), request.isSecure)
     return { status: 200, body: { ok: true, user: session.user }, headers: ['Set-Cookie', cookie] }
   }
 
   const logout = (request: ControlRequest): ControlReply => {
-    const cookie = request.header('cookie')
+    const cookie = readHeader(request, 'cookie')
     if (request.query.flag('everywhere')) sessions.endEverywhere(cookie)
     else sessions.end(cookie)
     return { status: 200, body: { ok: true }, headers: ['Set-Cookie', sessions.toSetCookie(null, request.isSecure)] }
@@ -64,25 +67,27 @@ function toTooMany(waitMs: number): GatewayError {
   return new GatewayError('CONCURRENCY_LIMIT', 'too many failed logins, try again later', { headers })
 }
 
-function toGiven(body: JsonObject): Given {
-  const unknown = Object.keys(body).find(key => !['username', 'password', 'token'].includes(key))
-  if (unknown !== undefined) throw badBody('has a field that is not username, password or token')
-  if (body.token !== undefined && body.username === undefined && body.password === undefined) {
-    return { token: toText('token', body.token) }
-  }
-  if (body.token !== undefined || body.username === undefined || body.password === undefined) {
-    throw badBody('must have username and password, or token')
-  }
-  return { username: toText('username', body.username), password: toText('password', body.password) }
+const TEXT_RULE = `a text of 1 to ${MAX_CHARS} characters`
+const text = hidden(
+  mapped(string({ multiline: true, rule: TEXT_RULE }), (text, at) =>
+    text !== '' && text.length <= MAX_CHARS ? text : reportWrong(at, TEXT_RULE, text),
+  ),
+)
+const FIELDS = { username: text, password: text, token: text }
+const LOGIN_BODY = object(FIELDS)
+
+/** Messages repeat neither a value nor an unknown key: both may be passwords. */
+function toGiven(body: Readonly<Record<string, unknown>>): Given {
+  if (Object.keys(body).some(key => !Object.hasOwn(FIELDS, key)))
+    throw badRequest('body', 'has a field that is not username, password or token')
+  const { username, password, token } = readRequest(LOGIN_BODY, body)
+  if (token !== undefined && username === undefined && password === undefined) return { token }
+  if (token !== undefined || username === undefined || password === undefined)
+    throw badRequest('body', 'must have username and password, or token')
+  return { username, password }
 }
 
-/** The value itself is in no message: it may be a password. */
-function toText(name: string, value: unknown): string {
-  if (typeof value === 'string' && value !== '' && value.length <= MAX_CHARS) return value
-  throw badBody(`field ${name} must be a text of 1 to ${MAX_CHARS} characters`)
-}
-
-// Who is logged in: random ids in memory, each with a time to live.
+// Sessions: random ids in memory, each with a time to live.
 
 /** Sessions at once; of more, the oldest ends. */
 export const MAX_SESSIONS = 1000
@@ -98,7 +103,7 @@ interface Kept extends Session {
 export class Sessions {
   readonly #clock: Clock
   readonly #ttlMs: number
-  /** By the hash of the id: what is compared tells nothing about an id that exists. */
+  /** By the hash of the id: the time of a lookup reveals nothing about existing ids. */
   readonly #kept = new Map<string, Kept>()
 
   constructor({ clock, ttlMs }: { clock: Clock; ttlMs: number }) {
@@ -128,7 +133,7 @@ export class Sessions {
     for (const id of toIds(cookie)) this.#kept.delete(toKey(id))
   }
 
-  /** Ends the sessions of a `Cookie` header, and all others of who began them: in every browser. */
+  /** Ends the sessions of a `Cookie` header, and all others of the same user: in every browser. */
   endEverywhere(cookie: string | null): void {
     const session = this.find(cookie)
     this.end(cookie)
@@ -173,7 +178,7 @@ export const MAX_PASSWORD_CHECKS = 16
 
 type LoginSettings = Pick<Settings, 'adminToken' | 'consoleLoginUsername' | 'consoleLoginPasswordHash'>
 
-/** What somebody gives to log in. */
+/** Credentials of a login. */
 export type Given = { username: string; password: string } | { token: string }
 
 const deriveScrypt = promisify<string, Buffer, number, ScryptOptions, Buffer>(scrypt)
@@ -182,8 +187,8 @@ const derivePbkdf2 = promisify(pbkdf2)
 export class Credentials {
   readonly #settings: LoginSettings
   readonly #hash: PasswordHash | null
-  /** The check that was asked for last; passwords are checked one after the other. */
-  #last: Promise<unknown> = Promise.resolve()
+  /** Passwords are checked one after the other. */
+  readonly #turn = new Semaphore(1)
   #checks = 0
 
   constructor(settings: LoginSettings) {
@@ -193,7 +198,7 @@ export class Credentials {
   }
 
   /**
-   * The session somebody may begin; null for wrong credentials, in a time that does not tell which of them is wrong.
+   * The session that the credentials allow; null for wrong ones, in a time that does not reveal which of them is wrong.
    * @throws GatewayError CONCURRENCY_LIMIT when too many passwords wait
    */
   async check(given: Given): Promise<Session | null> {
@@ -211,9 +216,7 @@ export class Credentials {
     }
     this.#checks += 1
     try {
-      const turn = this.#last.then(check)
-      this.#last = turn.catch(() => null)
-      return await turn
+      return await this.#turn.run(check)
     } finally {
       this.#checks -= 1
     }
@@ -228,14 +231,14 @@ async function isRight(password: string, hash: PasswordHash): Promise<boolean> {
           N: hash.cost,
           r: hash.blockSize,
           p: hash.parallel,
-          // What scrypt itself counts is a little more than its blocks.
+          // The count of scrypt itself is a little more than its blocks.
           maxmem: 2 * MAX_SCRYPT_BYTES,
         })
       : await derivePbkdf2(password, salt, hash.iterations, digest.length, 'sha256')
   return timingSafeEqual(derived, digest)
 }
 
-/** Compared as hashes: the time tells neither length nor beginning. */
+/** Compared as hashes: the time reveals neither length nor beginning. */
 function isSameText(given: string, wanted: string): boolean {
   const toDigest = (text: string): Buffer => createHash('sha256').update(text).digest()
   return timingSafeEqual(toDigest(given), toDigest(wanted))
@@ -264,7 +267,7 @@ export class LoginLimit {
   }
 
   /**
-   * Notes a try as failed before it is looked at: many tries at once must not all be looked at.
+   * Counts an attempt as failed before it is checked: of many attempts at once only the allowed number is checked.
    * @returns ms to wait when there were too many; null when the try may be made
    */
   begin(address: string): number | null {
@@ -274,7 +277,8 @@ export class LoginLimit {
     if (known === undefined || now - known.since >= LOGIN_FAILURE_MS) {
       this.#failures.delete(key)
       this.#failures.set(key, { count: 1, since: now })
-      this.#forget()
+      const [oldest] = this.#failures.keys()
+      if (this.#failures.size > MAX_LOGIN_ADDRESSES) this.#failures.delete(oldest!)
       return null
     }
     if (known.count >= MAX_LOGIN_FAILURES) return LOGIN_FAILURE_MS - (now - known.since)
@@ -282,21 +286,13 @@ export class LoginLimit {
     return null
   }
 
-  /** The try was right. Failures before it go on counting: who knows one password must not guess another one freely. */
+  /** The attempt was right. Earlier failures still count: a client that knows one password must not guess another one freely. */
   succeed(address: string): void {
     const key = toNetwork(address)
     const known = this.#failures.get(key)
     if (known === undefined) return
     known.count -= 1
     if (known.count === 0) this.#failures.delete(key)
-  }
-
-  #forget(): void {
-    if (this.#failures.size <= MAX_LOGIN_ADDRESSES) return
-    for (const first of this.#failures.keys()) {
-      this.#failures.delete(first)
-      return
-    }
   }
 }
 

@@ -5,7 +5,7 @@ import type { SettingSource } from '../config/settings.ts'
 import { HIDDEN } from '../core/text.ts'
 import { type ControlContext, type Endpoint, READ } from './endpoint.ts'
 
-/** Settings whose value tells a stranger of this machine, or how to come in, besides those that hold paths. */
+/** Settings whose value describes this machine or the access to it, besides those that hold paths. */
 const INNER: ReadonlySet<string> = new Set([
   'runtimeSockets',
   'consoleLoginUsername',
@@ -49,13 +49,13 @@ function toSettingRecord({ option, sources, details }: Row, name: string, value:
   return {
     ...{ name, section, env: env[0] ?? null, flag: toFlag(flags), key, unit },
     value: isHidden && value !== null ? HIDDEN : value,
-    // Commands and other settings decide some: what nobody set is its own default.
+    // Commands and other settings decide some: a value that is not set is the default.
     default: source.kind === 'default' && !isHidden ? value : fallback,
     ...{ source, meaning: description, secret },
   }
 }
 
-/** The programs of `binaries`, each of which has a variable and a source of its own. */
+/** The programs of `binaries`; each has a separate variable and source. */
 function toProgramRecords(row: Row, programs: Readonly<Record<string, string>>): object[] {
   return Object.entries(BINARY_ENV).map(([tool, variable]) => {
     const option = { ...row.option, env: [variable], fallback: null, locate: (path: unknown) => path }

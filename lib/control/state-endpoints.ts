@@ -1,11 +1,10 @@
 /** Health, catalog and reload: the state of the gateway as records. Owner: §4.2, §2.17. */
 
-import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Lifecycle } from '../core/transitions.ts'
 import { type ConstantAnswer, toConstantAnswer } from '../http/respond.ts'
 import { ACT, type ControlContext, type ControlReply, type Endpoint, OPEN, READ } from './endpoint.ts'
-import { type GatewayState, toCatalogRecord, toHealthRecord, toReloadRecord } from './records.ts'
+import { toCatalogRecord, toHealthRecord, toReloadRecord } from './records.ts'
 
 /** Milliseconds for which strangers get the same health record: making it looks at every function. */
 export const STRANGERS_HEALTH_MS = 1000
@@ -47,10 +46,18 @@ export function createStateEndpoints(context: ControlContext): readonly Endpoint
   ]
 }
 
-/** The record, or what a probe asks for instead of it. */
+/** The record, or the response to a probe. Callers that may not see details share one record for a second. */
 function createHealth(context: ControlContext): (search: string, details: boolean) => ControlReply {
   const { clock, state, lifecycle } = context
-  const strangers = createStrangersHealth(clock, state)
+  let shared: { health: ConstantAnswer; at: number } | null = null
+  const strangers = (): ConstantAnswer => {
+    const now = clock.monotonic()
+    if (shared === null || now - shared.at >= STRANGERS_HEALTH_MS) {
+      const { status, body } = toHealthRecord(state(false))
+      shared = { health: toConstantAnswer(status, body), at: now }
+    }
+    return shared.health
+  }
   return (search, details) => {
     const probe = askedProbe(search)
     if (probe === 'live') return ALIVE
@@ -61,32 +68,19 @@ function createHealth(context: ControlContext): (search: string, details: boolea
   }
 }
 
-/** Whoever may not see details gets what was made for another one a moment ago. */
-function createStrangersHealth(clock: Clock, state: (details: boolean) => GatewayState): () => ConstantAnswer {
-  let made: { health: ConstantAnswer; at: number } | null = null
-  return () => {
-    const now = clock.monotonic()
-    if (made === null || now - made.at >= STRANGERS_HEALTH_MS) {
-      const { status, body } = toHealthRecord(state(false))
-      made = { health: toConstantAnswer(status, body), at: now }
-    }
-    return made.health
-  }
-}
-
-// Whether the gateway should get requests, and whether it lives at all: what probes ask of `/_fn/health`.
+// The probes of `/_fn/health`: whether the gateway should get requests, and whether it is alive.
 
 /** A field of the query that stands by itself or is switched on. */
 const PROBE = /(?:^|&)(ready|live)(?:=(?:1|true|yes|on)?)?(?=&|$)/gi
 
-/** What a query asks for besides the record; `ready` says more than `live`. Other fields pass unread: probes add some against caches. */
+/** The probe of a query; `ready` wins over `live`. Other fields are ignored: probes add some against caches. */
 function askedProbe(search: string): 'ready' | 'live' | null {
   const asked = [...search.matchAll(PROBE)].map(([, name]) => name!.toLowerCase())
   if (asked.includes('ready')) return 'ready'
   return asked.length > 0 ? 'live' : null
 }
 
-/** `?live=1`: whoever can say so lives, at the start and at the end too. */
+/** `?live=1`: a process that responds is alive, also while it starts or stops. */
 const ALIVE: ControlReply = { status: 200, body: { live: true } }
 
 /**

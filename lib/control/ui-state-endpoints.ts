@@ -1,4 +1,4 @@
-/** `/_fn/ui-state`: what the console shows of access, and switches; and what it keeps. Owner: §4.2, page control/ui-state. */
+/** `/_fn/ui-state`: the access switches of the console, and its store. Owner: §4.2, page control/ui-state. */
 
 import { showValue } from '../config/findings.ts'
 import { parseJsonText } from '../config/json-text.ts'
@@ -6,7 +6,7 @@ import { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { type AccessState, isAdministrator, SWITCHES, type Switches } from './access.ts'
-import { type ControlReply, type ControlRequest, type Endpoint, READ, WRITE } from './endpoint.ts'
+import { type ControlReply, type ControlRequest, type Endpoint, READ, WRITE, readJson } from './endpoint.ts'
 import { toGatewayRefusal } from './function-record.ts'
 
 /** Bytes of the object as JSON. */
@@ -17,7 +17,7 @@ const BODY_BYTES = 16 * 1024 + 6 * UI_STORE_BYTES
 export function createUiStateEndpoints(access: AccessState, store: UiStore): readonly Endpoint[] {
   const path = '/_fn/ui-state'
   const change = async (request: ControlRequest): Promise<ControlReply> => {
-    const body = await request.readJson(BODY_BYTES)
+    const body = await readJson(request, BODY_BYTES)
     const changes: Record<string, boolean> = {}
     const warnings: string[] = []
     const { store: given, ...switches } = body
@@ -36,10 +36,10 @@ export function createUiStateEndpoints(access: AccessState, store: UiStore): rea
   }
   const reply = (request: ControlRequest, warnings: readonly string[] | null = null): ControlReply => {
     const { values, problem } = store.read()
-    const told = [...(warnings ?? []), ...(problem === null ? [] : [problem])]
-    // What was tried before may be nobody else's business.
+    const shown = [...(warnings ?? []), ...(problem === null ? [] : [problem])]
+    // The history of Try may hold private values.
     const kept = request.details ? { store: values } : {}
-    const more = warnings === null && told.length === 0 ? {} : { warnings: told }
+    const more = warnings === null && shown.length === 0 ? {} : { warnings: shown }
     return { status: 200, body: { ...toSnapshot(access, request), ...kept, ...more } }
   }
   return [
@@ -77,7 +77,7 @@ function toSnapshot({ flags, canLogIn }: AccessState, { caller }: ControlRequest
   }
 }
 
-// What the console keeps in the gateway: a JSON object in `.svc/console/state.json`.
+// The store of the console: a JSON object in `.svc/console/state.json`.
 
 const FILE = 'state.json'
 /** Requests of the history of Try may hold what only the gateway's owner should read. */
@@ -99,7 +99,7 @@ export class UiStore {
     this.#folder = folder
   }
 
-  /** Never throws: a file that cannot be used is as none, and the problem is told. */
+  /** Never throws: a file that cannot be used counts as missing, and the problem is returned. */
   read(): StoredValues {
     try {
       const size = this.#folder.statFile(FILE)?.size ?? null
@@ -114,7 +114,7 @@ export class UiStore {
   }
 
   /**
-   * What the values would be after a change; nothing is written.
+   * The values after a change; nothing is written.
    * @param given - null for none at all
    * @param isPart - puts the given members over those that are there; null takes one away
    * @throws GatewayError BAD_REQUEST, BODY_TOO_LARGE
@@ -132,7 +132,7 @@ export class UiStore {
   /** @throws GatewayError FORBIDDEN with the reason when the file cannot be written */
   write(values: UiValues): void {
     try {
-      // A file that somebody can still mend is not lost.
+      // A file that can still be repaired is kept.
       if (this.read().problem !== null) this.#folder.rename(FILE, `${FILE}.unused`)
       if (Object.keys(values).length === 0) this.#folder.remove(FILE)
       else this.#folder.write(FILE, JSON.stringify(values), MODE)

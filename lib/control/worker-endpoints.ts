@@ -26,7 +26,7 @@ export function createWorkerEndpoints(context: ControlContext): readonly Endpoin
 }
 
 async function toWorkersRecord({ clock, runtimes, dispatcher, processes }: ControlContext): Promise<object> {
-  const workers = [...dispatcher.workers()].map(({ fn, worker }) => ({ fn, worker, pid: worker.pid }))
+  const workers = [...dispatcher.workers()]
   const lent = [...dispatcher.lentWorkers]
   const growth = dispatcher.growth()
   const daemons = [...runtimes.values()].flatMap(runtime => runtime.daemons ?? [])
@@ -36,7 +36,7 @@ async function toWorkersRecord({ clock, runtimes, dispatcher, processes }: Contr
     memory: await readMemoryOf(own.filter(pid => pid !== null)),
     // Each stands behind a guard that ends it; what the handler holds is its child's.
     workerMemory: await readMemoryOf(
-      [...workers, ...lent].map(({ pid }) => pid).filter(pid => pid !== null),
+      [...workers.map(({ worker }) => worker), ...lent].map(({ pid }) => pid).filter(pid => pid !== null),
       true,
     ),
     // The monotonic clock's times as the wall clock has them now.
@@ -47,8 +47,10 @@ async function toWorkersRecord({ clock, runtimes, dispatcher, processes }: Contr
     {
       daemons: (runtime.daemons ?? []).map(daemon => toDaemonRecord(daemon, facts)),
       workers: [
-        ...workers.filter(({ fn }) => fn.runtime === name).map(one => toWorkerRecord(one, facts)),
-        ...lent.filter(({ fn }) => fn.runtime === name).map(one => toLentRecord(one, facts)),
+        ...workers
+          .filter(({ fn }) => fn.runtime === name)
+          .map(({ fn, worker }) => toWorkerRecord(fn, worker, toActivity(worker), facts)),
+        ...lent.filter(({ fn }) => fn.runtime === name).map(one => toWorkerRecord(one.fn, one, LENT, facts)),
       ],
       growth: growth.filter(({ fn }) => fn.runtime === name).map(one => ({ key: one.fn.key, ...one.growth })),
     },
@@ -74,38 +76,27 @@ function toDaemonRecord(daemon: NonNullable<Runtime['daemons']>[number], { memor
   }
 }
 
-interface LiveWorker {
-  fn: FunctionVersion
-  worker: Worker
-  pid: number | null
-}
-
-function toWorkerRecord({ fn, worker, pid }: LiveWorker, { workerMemory, offset }: Facts): object {
-  const { activity, inflight, startedAt, socketIndex } = worker
+/** The calls of a worker that is lent to another process are known there alone. */
+function toWorkerRecord(
+  fn: FunctionVersion,
+  { socketIndex, pid, startedAt }: Pick<LentWorker, 'socketIndex' | 'pid' | 'startedAt'>,
+  activity: object,
+  { workerMemory, offset }: Facts,
+): object {
   return {
     key: fn.key,
     socket: socketIndex,
-    state: activity,
-    inflight: inflight.size,
-    calls: inflight.total,
+    ...activity,
     started_at: toSeconds(Math.round(startedAt + offset)),
     pid,
     memory_bytes: pid === null ? null : (workerMemory.get(pid) ?? null),
   }
 }
 
-/** What a worker does that another process calls is known there alone. */
-function toLentRecord({ fn, socketIndex, pid, startedAt }: LentWorker, { workerMemory, offset }: Facts): object {
-  return {
-    key: fn.key,
-    socket: socketIndex,
-    state: 'lent',
-    inflight: null,
-    calls: null,
-    started_at: toSeconds(Math.round(startedAt + offset)),
-    pid,
-    memory_bytes: pid === null ? null : (workerMemory.get(pid) ?? null),
-  }
+const LENT = { state: 'lent', inflight: null, calls: null }
+
+function toActivity({ activity, inflight }: Worker): object {
+  return { state: activity, inflight: inflight.size, calls: inflight.total }
 }
 
 function toAcceptorRecord(

@@ -82,3 +82,17 @@ export function matchesTag(list: string, etag: string, isWeak: boolean): boolean
   }
   return false
 }
+
+/**
+ * Headers by lower-case name; a repeated one has a list.
+ * @param headers - names and values in turn
+ */
+export function toHeaderRecord(headers: readonly string[]): Record<string, string | string[]> {
+  const record: Record<string, string | string[]> = Object.create(null)
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const name = headers[i]!.toLowerCase()
+    const before = record[name]
+    record[name] = before === undefined ? headers[i + 1]! : [before, headers[i + 1]!].flat()
+  }
+  return record
+}

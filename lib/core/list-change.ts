@@ -1,4 +1,4 @@
-/** What a list has that the one before it had not: for lists of ten thousand of which few items change. Owner: page router/route-table. */
+/** Differences between two lists, for lists of ten thousand of which few items change. Owner: page router/route-table. */
 
 export interface ListChange<T> {
   readonly gone: readonly T[]
@@ -50,29 +50,4 @@ export function mergeSorted<T>(a: readonly T[], b: readonly T[], compare: (a: T,
   }
   while (at < a.length) merged.push(a[at++]!)
   return merged
-}
-
-/** Changes from one map to the next, for a reader that keeps state for each value. */
-export class ValueChanges<T> {
-  readonly #isWanted: (value: T) => boolean
-  #values: readonly T[] = []
-
-  /** @param isWanted - what nothing is kept of is not listed: each list of ten thousand is 80 KB */
-  constructor(isWanted: (value: T) => boolean = () => true) {
-    this.#isWanted = isWanted
-  }
-
-  /** Of the last map, those that are wanted. */
-  get values(): readonly T[] {
-    return this.#values
-  }
-
-  /** What is different from the map before; at first all of it is fresh. */
-  next(map: ReadonlyMap<string, T>): ListChange<T> {
-    const before = this.#values
-    const values: T[] = []
-    for (const value of map.values()) if (this.#isWanted(value)) values.push(value)
-    this.#values = values
-    return compareLists(before, values)
-  }
 }

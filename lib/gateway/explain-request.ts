@@ -1,10 +1,11 @@
-/** Who answers a request and why: routes, and what is answered around them. Owner: §3, page bin/routes. */
+/** Explains which function or document responds to a request and why. Owner: §3, page bin/routes. */
 
 import { isDeepStrictEqual } from 'node:util'
 import { isAsset } from '../assets/static-assets.ts'
 import type { FunctionConfig } from '../config/function-config.ts'
 import { mergePolicies, type PolicyDefaults, type PolicyTarget } from '../config/policy-layers.ts'
 import type { Settings } from '../config/settings.ts'
+import { toSnakeName } from '../control/records.ts'
 import type { FunctionVersion, Policy } from '../core/catalog.ts'
 import { isReservedPath, METHODS } from '../core/identity.ts'
 import { ConfigReader } from '../discovery/folder.ts'
@@ -38,7 +39,7 @@ export function explainRequest(
   const [asked = ''] = target.split(/[?#]/, 1)
   const canonical = normalizePath(asked)
   const explained = explain(catalog.routes, method, asked, host)
-  // What cannot be read is answered 400, whoever has such a path.
+  // A malformed path gets 400, whatever the routes are.
   if (typeof canonical !== 'string') return { ...explained, beside: null, ...explainIgnored(catalog.discovery, asked) }
   const path = unescapeCanonical(canonical)
   const isRead = method === 'GET' || method === 'HEAD'
@@ -50,7 +51,7 @@ export function explainRequest(
   return { ...explained, beside, ...explainIgnored(catalog.discovery, path) }
 }
 
-/** What is served at paths of the gateway's documents instead of them, in words. */
+/** Routes and files that are served at the paths of the gateway's documents instead of them, in words. */
 export function findDocumentClaims({ leaves }: RouteTable, assets: Discovery['assets']): Map<string, string> {
   const patterns = leaves.filter(({ methods }) => (methods & READ_BIT) !== 0).map(({ pattern }) => pattern)
   const claims = new Map<string, string>()
@@ -61,7 +62,7 @@ export function findDocumentClaims({ leaves }: RouteTable, assets: Discovery['as
   return claims
 }
 
-/** What answers a reading request before the routes or, where no route does, after them. */
+/** The document, home or file that responds to a reading request before the routes or, without a route, after them. */
 function findBeside(
   { homes, routes, discovery: { assets } }: Catalog,
   { docsEnabled }: ExplainedSettings,
@@ -83,7 +84,7 @@ function findBeside(
   return { kind: 'asset', text: `index.html of the assets directory ${assets.directory} (single-page application)` }
 }
 
-// Which file each value of a function's policy comes from, read from the configs in force when somebody asks.
+// The file of each value of a function's policy, read on request from the configs in force.
 
 interface PolicySource {
   /** Below the functions root; null where no file says it. */
@@ -92,27 +93,12 @@ interface PolicySource {
   setting?: string
 }
 
-/** Fields of `policy` in `/_fn/function` that have another name inside. */
-const FIELDS = {
-  timeout_ms: 'timeoutMs',
-  max_concurrency: 'maxConcurrency',
-  max_body_bytes: 'maxBodyBytes',
-  methods: 'methods',
-  allow_hosts: 'allowHosts',
-  handler: 'handler',
-  adapter: 'adapter',
-  group: 'group',
-  summary: 'summary',
-  include_debug_headers: 'includeDebugHeaders',
-  shared_deps: 'sharedDeps',
-  worker_pool: 'workerPool',
-  keep_warm: 'keepWarm',
-  edge: 'edge',
-  cors: 'cors',
-  schedule: 'schedule',
-  private: 'isPrivate',
-  config_problem: 'configProblem',
-} as const satisfies Readonly<Record<string, keyof Policy>>
+/** Fields of `policy` in `/_fn/function`. */
+const FIELDS = [
+  ...(['timeoutMs', 'maxConcurrency', 'maxBodyBytes', 'methods', 'allowHosts', 'handler', 'adapter', 'group'] as const),
+  ...(['summary', 'includeDebugHeaders', 'sharedDeps', 'workerPool', 'keepWarm', 'edge', 'cors', 'schedule'] as const),
+  ...(['isPrivate', 'configProblem'] as const),
+] satisfies readonly (keyof Policy)[]
 
 const SETTINGS: Readonly<Record<string, string>> = {
   timeout_ms: 'defaultTimeoutMs',
@@ -135,7 +121,8 @@ export function toPolicySources(
     const node = config === undefined ? undefined : nodes[layers.lastIndexOf(config)]
     return node === undefined ? null : toChild(node.path, 'fn.config.json')
   }
-  const sources = Object.entries(FIELDS).map(([name, field]): [string, PolicySource] => {
+  const sources = FIELDS.map((field): [string, PolicySource] => {
+    const name = field === 'isPrivate' ? 'private' : toSnakeName(field)
     // One handler of a folder carries its schedule; the others have none, whatever the config says.
     const isUsed = isDeepStrictEqual(policy[field], fn.policy[field])
     const file = isUsed ? fileOf(givenBy.get(field)) : null
@@ -165,7 +152,7 @@ function mergeAs(fn: FunctionVersion, layers: readonly (FunctionConfig | null)[]
     return { givenBy, policy: mergePolicies(layers, defaults, { kind, givenBy }) }
   })
   const isSame = ({ policy }: (typeof merged)[number]): boolean =>
-    Object.values(FIELDS).every(field => isScheduled(field) || isDeepStrictEqual(policy[field], fn.policy[field]))
+    FIELDS.every(field => isScheduled(field) || isDeepStrictEqual(policy[field], fn.policy[field]))
   return merged.find(isSame) ?? merged[0]!
 }
 

@@ -76,14 +76,10 @@ export function toHomeSteps(options: HomeOptions): HomeSteps {
 }
 
 function toChosen(homes: ReadonlyMap<string, Home>): ChosenHome[] {
-  const chosen = [...homes].map(
-    ([
-      folder,
-      {
-        choice: { kind, target, origin },
-      },
-    ]) => ({ folder, kind, target, origin }),
-  )
+  const chosen = [...homes].map(([folder, { choice }]) => {
+    const { kind, target, origin } = choice
+    return { folder, kind, target, origin }
+  })
   return chosen.sort((a, b) => compareText(a.folder, b.folder))
 }
 

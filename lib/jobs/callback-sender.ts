@@ -10,13 +10,14 @@ import { createHmac } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
 import { backoffDelay, type Clock } from '../core/clock.ts'
+import { toHeaderRecord } from '../core/http-text.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import type { OwnAddresses, EdgeLookup, ResolvedAddress } from '../edge/addresses.ts'
 import { checkAddresses, type EdgeConnections, sendPinned } from '../edge/connections.ts'
 import type { UpstreamRequest } from '../edge/upstream-connection.ts'
 import { toTransferError } from '../edge/transfer.ts'
 import { toEdgeRequest, toEdgeRules } from '../edge/target.ts'
-import { openResult, toHeaderObject } from './job-result.ts'
+import { openResult } from './job-result.ts'
 import { type CallbackFacts, type Job, type JobStore, readRequest, toJobRecord } from './job.ts'
 
 export const CALLBACK_ATTEMPTS = 5
@@ -128,7 +129,7 @@ async function toShortResult(job: Job, store: JobStore): Promise<Record<string, 
   const result = await openResult(job, store)
   if (result === null) return null
   const { status, headers, bytes, isText, truncated, latencyMs } = result
-  const facts = { status, headers: toHeaderObject(headers), bytes, truncated, latency_ms: latencyMs }
+  const facts = { status, headers: toHeaderRecord(headers), bytes, truncated, latency_ms: latencyMs }
   if (bytes > CALLBACK_RESULT_BYTES) {
     await result.body.return()
     return { ...facts, omitted: true }

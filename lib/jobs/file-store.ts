@@ -7,7 +7,7 @@
  *   log.set-aside-*    what was found in the place of the log and could not be used
  */
 
-import { copyFile, type FileHandle, link, rename, rm } from 'node:fs/promises'
+import { copyFile, link, rename, rm } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
@@ -23,19 +23,19 @@ import {
   type JobStore,
   type PartWriter,
 } from './job.ts'
-import { ForeignLogError, LineLog, type LinePlace, LOG_HEADER, placeOf, toLine } from './line-log.ts'
+import { ForeignLogError, LineLog, type LinePlace, toLine } from './line-log.ts'
 
 const LOG_NAME = 'log'
 const DRAFT_NAME = 'log.new'
 /** Outdated bytes from which on the log is rewritten, if the rest is less than that. */
 const OUTDATED_BYTES = 4 * 1024 * 1024
-/** Bytes written at once while that is done. */
-const REWRITE_BYTES = 256 * 1024
+/** Bytes written and synced at once while that is done. */
+const REWRITE_BYTES = 4 * 1024 * 1024
 
 /** Of a step that is not written. */
 const NO_PLACE: LinePlace = { at: 0, bytes: 0 }
 
-/** What the store remembers of a job. */
+/** A job in memory. */
 interface Entry {
   job: Job
   /** The line with its request, and bytes of the line with its last step. */
@@ -63,7 +63,7 @@ export class FileStore implements JobStore {
   /** Everything that changes the log, in its order; a rewriting of it stands between two others. */
   #turn: Promise<unknown> = Promise.resolve()
   #isRewriting = false
-  /** Who took the lock after the folder was deleted or moved: jobs that were created before go on in memory alone. */
+  /** The gateway that took the lock after the folder was deleted or moved: existing jobs then go on in memory alone. */
   #rival: LockHolder | null = null
   #stopWatching: () => void = () => {}
 
@@ -112,7 +112,7 @@ export class FileStore implements JobStore {
     return [...this.#entries.values()].map(({ job }) => job).sort((a, b) => a.seq - b.seq)
   }
 
-  /** What cannot be used is set aside, and a new one begun. */
+  /** A log that cannot be used is set aside, and a new one begun. */
   async #openLog(warnings: Warning[]): Promise<{ log: LineLog; damaged: number }> {
     const { folder } = this.#options
     const path = folder.pathOf(LOG_NAME)
@@ -241,72 +241,40 @@ export class FileStore implements JobStore {
       })
   }
 
-  /** Writes what counts to a new file and puts that in the place of the log. */
+  /** Writes the current state of every job to a new file, which then replaces the log. */
   async #rewrite(): Promise<void> {
     const { folder } = this.#options
     const old = this.#log!
     await old.idle()
     const draft = folder.pathOf(DRAFT_NAME)
     await rm(draft, { force: true })
-    const writer = await LogDraft.open(draft)
+    const { log } = await LineLog.open(draft, () => false, folder.pathOf(LOG_NAME))
     const entries = [...this.#entries.values()]
     const places: LinePlace[] = []
     try {
-      for (const { job, request } of entries) {
-        const whole = { ...JSON.parse(await old.read(request)), job }
-        places.push(await writer.add(toLine(JSON.stringify(whole))))
+      let lines: Buffer[] = []
+      let bytes = 0
+      for (const [index, { job, request }] of entries.entries()) {
+        const line = toLine(JSON.stringify({ ...JSON.parse(await old.read(request)), job }))
+        lines.push(line)
+        bytes += line.length
+        if (bytes < REWRITE_BYTES && index < entries.length - 1) continue
+        await log.append(lines, written => places.push(...written))
+        lines = []
+        bytes = 0
       }
-    } finally {
-      await writer.close()
+      await rename(draft, folder.pathOf(LOG_NAME))
+      await syncFolder(folder.path)
+    } catch (error) {
+      await log.close()
+      throw error
     }
-    await rename(draft, folder.pathOf(LOG_NAME))
-    await syncFolder(folder.path)
-    this.#log = await LineLog.adopt(folder.pathOf(LOG_NAME), writer.size)
+    this.#log = log
     for (const [index, entry] of entries.entries()) {
       entry.request = places[index]!
       entry.stepBytes = 0
     }
     await old.close()
-  }
-}
-
-/** A log that is written from its beginning. */
-class LogDraft {
-  readonly #file: FileHandle
-  #pieces: Buffer[] = [Buffer.from(LOG_HEADER)]
-  #waiting = LOG_HEADER.length
-  size = LOG_HEADER.length
-
-  private constructor(file: FileHandle) {
-    this.#file = file
-  }
-
-  static async open(path: string): Promise<LogDraft> {
-    return new LogDraft(await openNew(path))
-  }
-
-  async add(line: Buffer): Promise<LinePlace> {
-    const place = placeOf(line, this.size)
-    this.#pieces.push(line)
-    this.size += line.length
-    this.#waiting += line.length
-    if (this.#waiting >= REWRITE_BYTES) await this.#flush()
-    return place
-  }
-
-  async close(): Promise<void> {
-    try {
-      await this.#flush()
-      await this.#file.sync()
-    } finally {
-      await this.#file.close()
-    }
-  }
-
-  async #flush(): Promise<void> {
-    await this.#file.appendFile(Buffer.concat(this.#pieces))
-    this.#pieces = []
-    this.#waiting = 0
   }
 }
 
@@ -375,7 +343,26 @@ export class PartFiles {
     const draft = `${path}${DRAFT}`
     // Of an attempt that was cut off.
     await rm(draft, { force: true, recursive: true })
-    return new DraftFile(await openNew(draft), draft, path, this.#folder.path)
+    const file = await openNew(draft)
+    const discard = async (): Promise<void> => {
+      await file.close().catch(() => {})
+      await rm(draft, { force: true }).catch(() => {})
+    }
+    return {
+      write: bytes => file.appendFile(bytes),
+      end: async () => {
+        try {
+          await file.sync()
+          await file.close()
+          await rename(draft, path)
+          await syncFolder(this.#folder.path)
+        } catch (error) {
+          await discard()
+          throw error
+        }
+      },
+      discard,
+    }
   }
 
   async remove(id: string): Promise<void> {
@@ -388,43 +375,5 @@ export class PartFiles {
       const id = name.endsWith(DRAFT) ? name.slice(0, -DRAFT.length) : name
       if (isJobId(id) && (id !== name || !isKept(id))) this.#folder.remove(name)
     }
-  }
-}
-
-class DraftFile implements PartWriter {
-  readonly #file: FileHandle
-  readonly #draft: string
-  readonly #path: string
-  readonly #folder: string
-
-  constructor(file: FileHandle, draft: string, path: string, folder: string) {
-    this.#file = file
-    this.#draft = draft
-    this.#path = path
-    this.#folder = folder
-  }
-
-  async write(bytes: Uint8Array): Promise<void> {
-    for (let done = 0; done < bytes.length; ) {
-      const { bytesWritten } = await this.#file.write(bytes, done, bytes.length - done)
-      done += bytesWritten
-    }
-  }
-
-  async end(): Promise<void> {
-    try {
-      await this.#file.sync()
-      await this.#file.close()
-      await rename(this.#draft, this.#path)
-      await syncFolder(this.#folder)
-    } catch (error) {
-      await this.discard()
-      throw error
-    }
-  }
-
-  async discard(): Promise<void> {
-    await this.#file.close().catch(() => {})
-    await rm(this.#draft, { force: true }).catch(() => {})
   }
 }

@@ -16,6 +16,7 @@ import {
 } from '../config/fields.ts'
 import { report, reportWrong, showText, showValue } from '../config/findings.ts'
 import { isSecretName } from '../config/function-env.ts'
+import { base64 } from '../config/texts.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { badRequest, GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
@@ -36,7 +37,7 @@ import { toCallBody, withBodyType } from '../invocation/internal-call.ts'
 import { checkPolicy, isMethodAllowed, toMethodError } from '../invocation/policy.ts'
 import { fillRoute } from '../router/call-route.ts'
 import { normalizePath, unescapeCanonical } from '../router/path.ts'
-import type { Idempotency, Job, JobRequest, JobRetry } from './job.ts'
+import type { Idempotency, Job, JobRequest } from './job.ts'
 import { HIDDEN } from '../core/text.ts'
 
 /** The fields of `POST /_fn/jobs` and of `gateway.jobs.create()`. */
@@ -68,26 +69,10 @@ export interface JobInput {
 }
 
 /** A checked input with its defaults. */
-export interface CheckedInput {
-  name: string
-  runtime: RuntimeName | null
-  version: string | null
-  /** null: the function's own choice. */
-  method: Method | null
-  route: string | null
-  params: Readonly<Record<string, string>>
-  query: Readonly<Record<string, unknown>>
-  headers: Readonly<Record<string, string>>
-  body: Buffer | null
-  context: Readonly<Record<string, unknown>> | null
-  retry: JobRetry
-  delayMs: number
-  callbackUrl: string | null
-}
+export type CheckedInput = ReturnType<typeof checkJobInput>
 
 const MAX_ROUTE_CHARS = 4096
 const MAX_URL_CHARS = 4096
-const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
 
 const PARAMS_RULE = 'an object of texts, numbers and booleans'
@@ -107,11 +92,7 @@ const JOB = object(
       mapped(jsonObject(), (headers, at) => (isHeaders(headers) ? headers : reportWrong(at, HEADERS_RULE, headers))),
     ),
     body: json(),
-    body_base64: hidden(
-      mapped(string({ multiline: true, rule: 'base64 text' }), (text, at) =>
-        BASE64.test(text) ? Buffer.from(text, 'base64') : reportWrong(at, 'base64 text', text),
-      ),
-    ),
+    body_base64: hidden(base64),
     is_base64: json(),
     context: hidden(jsonObject()),
     max_attempts: integer(JOB_MAX_ATTEMPTS),
@@ -130,7 +111,7 @@ const JOB = object(
 )
 
 /** @throws GatewayError BAD_REQUEST that names every wrong field with its rule and its value */
-export function checkJobInput(input: unknown): CheckedInput {
+export function checkJobInput(input: unknown) {
   if (!isObject(input)) throw badRequest('a job', `must be an object, got ${showValue(input)}`)
   const job = readRequest(JOB, input, ({ body, bodyBase64 }, at) => {
     if (body !== undefined && bodyBase64 !== undefined)
@@ -140,6 +121,7 @@ export function checkJobInput(input: unknown): CheckedInput {
     name: job.name!,
     runtime: job.runtime ?? null,
     version: job.version ?? null,
+    /** null: the function's own choice. */
     method: (job.method as Method | undefined) ?? null,
     route: job.route ?? null,
     params: job.params ?? {},
@@ -357,5 +339,5 @@ function findRoute(fn: FunctionVersion, method: Method, route: string, routes: r
   const wanted = parsePattern(route)
   if (!('problem' in wanted) && routes.includes(wanted.text)) return wanted.text
   const has = routes.length === 0 ? 'it has none' : `it has ${routes.slice(0, 10).join(', ')}`
-  throw new GatewayError('NOT_FOUND', `"${showText(route)}" is no route of ${fn.key} for ${method}: ${has}`)
+  throw new GatewayError('NOT_FOUND', `"${showText(route)}" is not a route of ${fn.key} for ${method}: ${has}`)
 }

@@ -1,8 +1,8 @@
 /** A kept result, read back as it was written: its head, and its body as a stream. Owner: page jobs/file-store. */
 
-import { isUtf8 } from 'node:buffer'
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
+import { toHeaderRecord } from '../core/http-text.ts'
 import { isObject } from '../core/json.ts'
 import type { BodySink } from '../invocation/internal-call.ts'
 import type { Job, JobStore, PartWriter, ResultFacts } from './job.ts'
@@ -134,7 +134,8 @@ export class ResultWriter implements BodySink {
     }
     if (this.problem !== null || !(await this.#tryTo(part => part.end()))) return null
     // A cut may go through a character.
-    return { isText: this.#text.isText && (this.truncated || this.#text.isWhole) }
+    if (!this.truncated) this.#text.end()
+    return { isText: this.#text.isText }
   }
 
   async discard(): Promise<void> {
@@ -162,44 +163,33 @@ export class ResultWriter implements BodySink {
   }
 }
 
-/** Bytes of an unfinished character that a piece may end with. */
-const MAX_RESTS = 3
-
 /** Whether bytes that come in pieces are UTF-8, cuts inside characters included. */
 export class TextCheck {
-  #rest: Buffer = Buffer.alloc(0)
+  readonly #decoder = new TextDecoder('utf-8', { fatal: true })
   isText = true
 
-  /** False when the last character is unfinished. */
-  get isWhole(): boolean {
-    return this.#rest.length === 0
-  }
-
   add(piece: Buffer): void {
-    if (!this.isText || piece.length === 0) return
-    const bytes = this.#rest.length === 0 ? piece : Buffer.concat([this.#rest, piece])
-    const start = lastStart(bytes)
-    this.#rest = Buffer.from(bytes.subarray(start))
-    this.isText = isUtf8(bytes.subarray(0, start))
+    if (this.isText) this.#decode(piece)
   }
-}
 
-/** Index of an unfinished character at the end; the length when the last one is whole. */
-function lastStart(bytes: Buffer): number {
-  for (let back = 1; back <= Math.min(MAX_RESTS, bytes.length); back++) {
-    const byte = bytes[bytes.length - back]!
-    if (byte < 0x80) return bytes.length
-    if (byte < 0xc0) continue
-    const wanted = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2
-    return wanted > back ? bytes.length - back : bytes.length
+  /** Checks that the last character is finished. */
+  end(): void {
+    if (this.isText) this.#decode()
   }
-  return bytes.length
+
+  #decode(piece?: Buffer): void {
+    try {
+      this.#decoder.decode(piece, { stream: piece !== undefined })
+    } catch {
+      this.isText = false
+    }
+  }
 }
 
 /** A result of any size as JSON text, piece by piece: `{id, status, headers, latency_ms, bytes, truncated, is_base64, body | body_base64}`. */
 export async function* toResultJson(result: JobResult): AsyncGenerator<Buffer, void> {
   const { id, status, headers, latencyMs, bytes, truncated, isText } = result
-  const facts = { id, status, headers: toHeaderObject(headers), latency_ms: latencyMs, bytes, truncated }
+  const facts = { id, status, headers: toHeaderRecord(headers), latency_ms: latencyMs, bytes, truncated }
   const field = isText ? 'body' : 'body_base64'
   const start = JSON.stringify({ ...facts, is_base64: !isText })
   try {
@@ -228,16 +218,4 @@ async function* toBase64(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer, 
     rest = Buffer.from(bytes.subarray(whole))
   }
   yield Buffer.from(rest.toString('base64'), 'latin1')
-}
-
-/** Headers by lower-case name; a repeated one is a list. */
-export function toHeaderObject(headers: readonly string[]): Record<string, string | string[]> {
-  const object: Record<string, string | string[]> = Object.create(null)
-  for (let i = 0; i + 1 < headers.length; i += 2) {
-    const name = headers[i]!.toLowerCase()
-    const value = headers[i + 1]!
-    const known = object[name]
-    object[name] = known === undefined ? value : Array.isArray(known) ? [...known, value] : [known, value]
-  }
-  return object
 }

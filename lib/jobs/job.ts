@@ -1,4 +1,4 @@
-/** What a job is: the small part that memory holds for each, and the request that stays on disk. Data only. Spec: page jobs/jobs. */
+/** A job: the small part that stays in memory, and the request that stays on disk. Data only. Spec: page jobs/jobs. */
 
 import type { Readable } from 'node:stream'
 import { backoffDelay } from '../core/clock.ts'
@@ -10,14 +10,14 @@ export const JOB_STATES = ['queued', 'running', 'done', 'failed', 'canceled'] as
 export type JobState = (typeof JOB_STATES)[number]
 
 /** Milliseconds, and how often. */
-export interface JobRetry {
+interface JobRetry {
   maxAttempts: number
   delayMs: number
   /** Factor from one delay to the next. */
   backoff: number
 }
 
-/** What is known of the result in the store. */
+/** Facts of the result in the store. */
 export interface ResultFacts {
   /** Of the body as it is kept. */
   bytes: number
@@ -37,7 +37,7 @@ interface JobAttempt {
   readonly error: string | null
 }
 
-/** How far telling the `callback_url` got. */
+/** The delivery of the callback. */
 export interface CallbackFacts {
   state: 'pending' | 'delivered' | 'failed'
   attempts: number
@@ -76,7 +76,7 @@ export interface Job {
   readonly idempotency: Idempotency | null
 }
 
-/** What a job asks of its function, as it was when the job was made. */
+/** The request of a job, as it was when the job was created. */
 export interface JobRequest {
   readonly runtime: RuntimeName
   readonly name: string

@@ -61,7 +61,7 @@ export interface JobsOptions extends Omit<JobRunnerOptions, 'keep' | 'onProblem'
 interface JobListOptions {
   /** Of one page; 50 by default. */
   limit?: number
-  /** `next` of the page before. */
+  /** `next` of the previous page: only jobs older than that. */
   before?: number | null
   state?: JobState | null
   /** Name of a function. */
@@ -108,7 +108,7 @@ export class Jobs implements GatewayJobs {
   #isReadOnly = false
   #isClosed = false
   #problem: string | null = null
-  /** What could not be used when the store was opened. */
+  /** Warnings about files that could not be used when the store was opened. */
   #asides: readonly Warning[] = []
   #timer: NodeJS.Timeout | null = null
 
@@ -436,14 +436,7 @@ function notKept(error: unknown): GatewayError {
   return new GatewayError('RUNTIME_DOWN', message, { headers: { 'Retry-After': seconds }, cause: error })
 }
 
-export interface JobFilter {
-  state: JobState | null
-  /** Function name. */
-  fn: string | null
-  /** Only jobs older than the one with this number. */
-  before: number | null
-  limit: number
-}
+export type JobFilter = Required<JobListOptions>
 
 /** The index of jobs in memory: by id, by state, by idempotency key, and the finished ones by their age. */
 export class JobTable {

@@ -45,7 +45,7 @@ export function toLine(json: string): Buffer {
 }
 
 /** Where the JSON of a line stands that begins at `at`. */
-export function placeOf(line: Buffer, at: number): LinePlace {
+function placeOf(line: Buffer, at: number): LinePlace {
   return { at: at + START_CHARS, bytes: line.length - START_CHARS - 1 }
 }
 
@@ -65,17 +65,19 @@ export class LineLog {
   /**
    * Reads what is there; a new file gets its header.
    * @param onLine - gets every line in order; returns false for one that it cannot use
+   * @param finalPath - the path that the file will be renamed to
    * @returns the log, and how many lines in the midst of it were damaged or of no use
    * @throws ForeignLogError; NewerLogError; UnsafePathError; Error of the file system
    */
   static async open(
     path: string,
     onLine: (json: string, place: LinePlace) => boolean,
+    finalPath = path,
   ): Promise<{ log: LineLog; damaged: number }> {
     const file = await openToUpdate(path)
     try {
       const { size, damaged } = await readLines(file, onLine)
-      const log = new LineLog(path, file, size)
+      const log = new LineLog(finalPath, file, size)
       // A torn end must not be read together with what is written over it.
       await file.truncate(size)
       if (size === 0) await log.#writeAt(Buffer.from(LOG_HEADER))
@@ -97,11 +99,6 @@ export class LineLog {
       await file.close()
       throw error
     }
-  }
-
-  /** Goes on with a log that was just written in one piece. @param size - its bytes */
-  static async adopt(path: string, size: number): Promise<LineLog> {
-    return new LineLog(path, await openToUpdate(path), size)
   }
 
   /** Bytes of the file. */

@@ -22,7 +22,7 @@ const ACCESS = {
 }
 const RUNTIME = `${TIME} req=r-1 trace=${TRACE_ID} [node] [fn:hello@default stderr] oops [x] y`
 const ERROR = `${TIME} error req=r-1 [node] [fn:hello@default] GET /hello: boom`
-const NOTE = '... 12 lines were skipped: nobody took them fast enough'
+const NOTE = '... 12 lines were skipped: the client reads too slowly'
 
 t.test('[bin/logs.2] a line for a person', async t => {
   t.equal(

@@ -54,7 +54,7 @@ t.test('[config/settings.22] where it is looked for', async t => {
   const loaded = loadSettings({ cwd: tree.path('sub/deeper') })
   t.same(loaded.problems, [])
   t.match(loaded, {
-    projectFile: tree.path('fastfn.json'),
+    configFile: tree.path('fastfn.json'),
     envDir: tree.root,
     settings: { functionsRoot: tree.path('fns'), runtimeDaemons: { node: 3 }, forceUrl: true },
     warnings: [{ code: 'CONFIG_FOREIGN_FILE', hint: 'Rename it to fngw.json.' }],

@@ -170,7 +170,7 @@ t.test('[config/settings.11, config/settings.19, config/settings.20] everything 
     forceUrl: true,
     schedulerStatePath: tree.path('state.json'),
   })
-  t.equal(loaded.projectFile, tree.path('fngw.json'))
+  t.equal(loaded.configFile, tree.path('fngw.json'))
   t.match(loaded.problems, [{ message: /^\.\.\/\.env: FN_HOST must be/ }, { message: /^FN_LOG_LEVEL must be/ }])
   t.same(loaded.sources.port, { source: 'env', name: '../.env: FN_PORT' })
   const missing = loadSettings({ cwd: tree.path('sub'), explicit: 'nope.json', env: { FN_PORT: 'x' } })
@@ -178,7 +178,7 @@ t.test('[config/settings.11, config/settings.19, config/settings.20] everything 
     { source: 'file', message: /^--config nope\.json cannot be read/ },
     { source: 'env', message: /^FN_PORT/ },
   ])
-  t.equal(missing.projectFile, null)
+  t.equal(missing.configFile, null)
   const gone = loadSettings({ cwd: join(tree.root, 'never', 'was'), env: {} })
   t.equal(gone.settings.port, 2, 'a missing working directory throws nothing')
 })

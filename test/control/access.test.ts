@@ -1,7 +1,8 @@
 import t from 'tap'
+import { resolveSettings } from '../../lib/config/settings.ts'
 import { CONSOLE_PAGE, OPEN } from '../../lib/control/endpoint.ts'
 import {
-  type AccessFlags,
+  type AccessSettings,
   type Caller,
   checkAccess,
   isAdminToken,
@@ -9,7 +10,8 @@ import {
   toAccessWarnings,
 } from '../../lib/control/access.ts'
 
-const flags: AccessFlags = {
+const flags: AccessSettings = {
+  ...resolveSettings({ cwd: '/' }).settings,
   uiEnabled: false,
   consoleLoginApi: false,
   apiOffByState: false,
@@ -41,7 +43,7 @@ const write = { open: false, write: true, acts: false }
 const open = { open: true, write: false, acts: false }
 const act = { open: false, write: false, acts: true }
 
-function status(caller: Partial<Caller>, endpoint = read, changed: Partial<AccessFlags> = {}): number {
+function status(caller: Partial<Caller>, endpoint = read, changed: Partial<AccessSettings> = {}): number {
   return checkAccess({ ...local, ...caller }, endpoint, { ...flags, ...changed })?.status ?? 200
 }
 

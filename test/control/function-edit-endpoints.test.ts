@@ -93,7 +93,7 @@ t.test('[control/function-config.4, control/function-config.7] what is wrong cha
     [CONFIG_URL, `{"a":${'['.repeat(70)}${']'.repeat(70)}}`, 400, /nested deeper/],
     [CONFIG_URL, { group: 'x'.repeat(1024 * 1024) }, 413, /1048576/],
     ['/_fn/function-config?name=broken', { group: 'a' }, 409, /line 1, column 3.*a comment; mend it by hand/],
-    ['/_fn/function-config?name=list', { group: 'a' }, 409, /is no JSON object; mend it by hand/],
+    ['/_fn/function-config?name=list', { group: 'a' }, 409, /is not a JSON object; mend it by hand/],
     ['/_fn/function-config?name=none', { group: 'a' }, 404, /unknown function/],
     ['/_fn/function-config?name=../hello', { group: 'a' }, 404, /unknown function/],
     ['/_fn/function-config?name=hello%00', {}, 400, /NUL/],
@@ -173,7 +173,7 @@ t.test('[control/function-code.1, control/function-code.2] the next request runs
   t.equal((await say('PUT', CODE_URL, { code: LUA }, { 'if-match': read.headers.etag! }))[0], 200)
   t.equal((await say('PUT', CODE_URL, { code: LUA }, { 'if-match': read.headers.etag! }))[0], 409)
   t.match(await say('PUT', CODE_URL, { code: 'function (' }), [200, { warnings: [/handler.lua/] }], 'told at once')
-  t.match(await say('PUT', CODE_URL, {}), [400, { error: 'body field code must be a text' }])
+  t.match(await say('PUT', CODE_URL, {}), [400, { error: 'code is missing' }])
   t.match(await say('PUT', CODE_URL, { code: null }), [400, {}])
   t.equal((await say('PUT', CODE_URL, { code: 'é'.repeat(1024 * 1024 + 1) }))[0], 413)
   const full = '-'.repeat(2 * 1024 * 1024 - LUA.length) + LUA

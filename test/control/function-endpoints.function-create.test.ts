@@ -4,7 +4,6 @@ import {
   checkNewName,
   hasFunctionFiles,
   readNewFunction,
-  toNewEntry,
   writeIntoFolder,
   writeNewFunction,
 } from '../../lib/control/function-endpoints.ts'
@@ -26,7 +25,7 @@ t.test('[control/function.3, control/function.4] a body becomes a handler and a 
   }
   const body = { filename: 'index.lua', code: 'x', route: '/a', methods: ['PUT'], body_example: 0, query_example: null }
   const fn = readNewFunction(LUA, { ...body, odd: 1 })
-  t.match(fn, { fileName: 'index.lua', code: 'x', warnings: ['body: odd is not a known key'] })
+  t.match(fn, { fileName: 'index.lua', code: 'x', warnings: ['odd is not a known key'] })
   t.match(JSON.parse(fn.config), { entrypoint: 'index.lua', invoke: { methods: ['PUT'], routes: ['/a'], body: 0 } })
   t.equal(readNewFunction({ ...LUA, runtime: 'node' }, { filename: 'handler.mts' }).fileName, 'handler.mts')
   t.match(JSON.parse(readNewFunction(LUA, { route: null, routes: [] }).config), { invoke: { routes: [] } })
@@ -61,7 +60,7 @@ t.test('[control/function.3, control/function.5] files appear together, and go t
   const before = readdirSync(tree.root, { recursive: true }).sort()
   const written = writeNewFunction(tree.root, ['api', 'v1', 'hello'], fn)
   t.same(readdirSync(tree.path('api/v1')), ['hello'], 'no draft')
-  t.equal(readFileSync(toNewEntry(tree.root, ['api', 'v1', 'hello'], fn), 'utf8'), 'mine')
+  t.equal(readFileSync(tree.path('api/v1/hello/handler.lua'), 'utf8'), 'mine')
   written.remove()
   t.same(readdirSync(tree.root, { recursive: true }).sort(), before, 'folders that were made for it go too')
   const kept = writeNewFunction(tree.root, ['api', 'one'], fn)

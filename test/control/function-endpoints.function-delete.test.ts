@@ -10,7 +10,7 @@ import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 function setup(t: Test, entries: Record<string, TreeEntry>) {
   const tree = makeTree(entries)
   t.teardown(tree.cleanup)
-  const files = new SourceFiles({ functionsRoot: tree.root, reload: async () => {} })
+  const files = new SourceFiles(tree.root, async () => {})
   const fnAt = (entryFile: string, more: Partial<FunctionVersion> = {}) => {
     const entryPath = tree.path(entryFile)
     return { ...makeFn({ name: entryFile, runtime: 'node' }), entryFile, entryPath, fnDir: dirname(entryPath), ...more }

@@ -149,8 +149,8 @@ t.test('[control/function.5] what cannot be made is refused, and nothing is left
     ['/_fn/function?runtime=php&name=a', {}, 400, /php is not enabled; set FN_RUNTIMES=lua,node,php/],
     ['/_fn/function?runtime=lua&name=hello', {}, 409, /function already exists: lua hello/],
     ['/_fn/function?runtime=lua&name=hello&version=default', {}, 409, /function already exists: lua hello$/],
-    [q('hello'), {}, 409, /holds a function or routes already/],
-    [q('routes'), {}, 409, /holds a function or routes already/],
+    [q('hello'), {}, 409, /already contains a function or routes/],
+    [q('routes'), {}, 409, /already contains a function or routes/],
     [q('link/a'), {}, 403, /link is a symbolic link/],
     [q('link'), {}, 403, /link is a symbolic link/],
     [q('_a'), {}, 400, /never served: private/],
@@ -235,7 +235,7 @@ t.test('[control/function.6] where others live in the folder only its own files 
   t.equal((await say('DELETE', '/_fn/function?name=hello'))[0], 200)
   t.same(readdirSync(tree.path('hello')).sort(), ['notes.md', 'v2'])
   const refused = await say('DELETE', '/_fn/function?name=mixed')
-  t.match(refused, [409, { error: /^mixed is not deleted: .* core\.js would become a route of its own/ }])
+  t.match(refused, [409, { error: /^mixed is not deleted: .* core\.js would become a route/ }])
   t.ok(existsSync(tree.path('mixed/handler.js')))
   t.equal((await ask('GET', '/mixed/core')).status, 404)
   tree.write({ 'one/handler.lua': LUA, 'one/v1/handler.lua': LUA })

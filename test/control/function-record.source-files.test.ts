@@ -7,7 +7,7 @@ import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 function setup(t: import('tap').Test, entries: Record<string, TreeEntry>) {
   const tree = makeTree(entries)
   t.teardown(tree.cleanup)
-  const files = new SourceFiles({ functionsRoot: tree.path('root'), reload: async () => {} })
+  const files = new SourceFiles(tree.path('root'), async () => {})
   return { tree, files }
 }
 

@@ -18,7 +18,7 @@ t.test('[control/function.1, control/function.2] what is shown of a function, wi
     },
   })
   t.teardown(tree.cleanup)
-  const files = new SourceFiles({ functionsRoot: tree.root, reload: async () => {} })
+  const files = new SourceFiles(tree.root, async () => {})
   const schedule = {
     ...{ enabled: true, everySeconds: 5, cron: null, timezone: 'UTC', method: 'GET' as const, query: { camelCase: 1 } },
     ...{

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { compareLists, countUpTo, mergeSorted, ValueChanges } from '../../lib/core/list-change.ts'
+import { compareLists, countUpTo, mergeSorted } from '../../lib/core/list-change.ts'
 import { compareText } from '../../lib/core/text.ts'
 
 t.test('[router/route-table.22] two lists differ in what one of them has alone, wherever it stands', async t => {
@@ -57,31 +57,3 @@ t.test('[router/route-table.22] a new item among ten thousand is compared with a
   t.same(mergeSorted(list, [5, 19_999], compare), [0, 2, 4, 5, ...list.slice(3), 19_999])
   t.ok(count <= 30, `${count} looks`)
 })
-
-t.test('[router/route-table.22] values that are new in a map are told once', async t => {
-  const changes = new ValueChanges<string>()
-  const map = new Map([
-    ['a', 'A'],
-    ['b', 'B'],
-  ])
-  t.same(changes.next(map), { gone: [], fresh: ['A', 'B'] })
-  t.same(changes.next(map), { gone: [], fresh: [] })
-  map.set('b', 'BB')
-  t.same(changes.next(map), { gone: ['B'], fresh: ['BB'] }, 'also of a map that was changed')
-  t.same(changes.next(new Map([['c', 'BB']])), { gone: ['A'], fresh: [] })
-})
-
-t.test(
-  '[router/route-table.22] values that are not wanted are not told, neither when they come nor when they go',
-  async t => {
-    const changes = new ValueChanges<string>(value => value !== 'B')
-    const both = new Map([
-      ['a', 'A'],
-      ['b', 'B'],
-    ])
-    t.same(changes.next(both), { gone: [], fresh: ['A'] })
-    t.same(changes.values, ['A'])
-    t.same(changes.next(new Map([['b', 'B']])), { gone: ['A'], fresh: [] })
-    t.same(changes.next(new Map()), { gone: [], fresh: [] })
-  },
-)

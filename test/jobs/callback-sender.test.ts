@@ -14,7 +14,7 @@ import { makeFn } from '../helpers/fn.ts'
 import { answer, type JobsBed, makeJobs, makeStore } from '../helpers/jobs-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { httpUpstream, type Upstream } from '../helpers/upstream.ts'
-import { toHeaderObject } from '../../lib/jobs/job-result.ts'
+import { toHeaderRecord } from '../../lib/core/http-text.ts'
 
 interface LineMessage {
   job: JobRecord
@@ -160,5 +160,5 @@ t.test(
 )
 
 t.test('[jobs/callback-sender.1] repeated headers are a list', async t => {
-  t.same({ ...toHeaderObject(['A', '1', 'b', '2', 'a', '3', 'a', '4']) }, { a: ['1', '3', '4'], b: '2' })
+  t.same({ ...toHeaderRecord(['A', '1', 'b', '2', 'a', '3', 'a', '4']) }, { a: ['1', '3', '4'], b: '2' })
 })

@@ -203,6 +203,43 @@ t.test('[jobs/file-store.4] a log that is mostly outdated is written anew while 
   await again.close()
 })
 
+t.test('[jobs/file-store.4] a log that is rewritten in several batches keeps every job and request', async t => {
+  const tree = makeTree()
+  t.teardown(tree.cleanup)
+  const store = makeStore(tree.root, undefined, 4096)
+  await store.open()
+  const jobs = Array.from({ length: 10 }, (_, index) => makeJob({ seq: index + 1 }))
+  const body = 'x'.repeat(1024 * 1024)
+  const requests = jobs.map(({ seq }) => makeRequest({ path: `/${seq}`, body }))
+  await store.save(jobs.map((job, index) => ({ job, request: requests[index]! })))
+  // Damage makes the next start rewrite the log.
+  await store.close()
+  const log = readFileSync(tree.path('.svc/jobs/log'))
+  const end = log.indexOf('\n', LOG_HEADER.length) + 1
+  writeFileSync(
+    tree.path('.svc/jobs/log'),
+    Buffer.concat([log.subarray(0, end), Buffer.from('damaged\n'), log.subarray(end)]),
+  )
+  tree.remove('.svc/gateway.lock')
+  const again = makeStore(tree.root)
+  t.match((await again.open()).warnings, [{ code: 'JOBS_SET_ASIDE' }])
+  const check = async (one: typeof again) => {
+    for (const { id, seq } of jobs) {
+      const { path, body: kept } = JSON.parse(String(await readWhole((await one.read(id, 'request'))!)))
+      t.same([path, kept.length], [`/${seq}`, body.length])
+    }
+  }
+  await check(again)
+  await again.save([{ job: { ...jobs[0]!, attempt: 1 } }])
+  await again.close()
+  tree.remove('.svc/gateway.lock')
+  const last = makeStore(tree.root)
+  const { jobs: read, warnings } = await last.open()
+  t.same([warnings, read.map(({ attempt }) => attempt)], [[], [1, ...Array<number>(9).fill(0)]])
+  await check(last)
+  await last.close()
+})
+
 t.test('[jobs/file-store.4] a draft that a kill left is dropped, and the old log counts', async t => {
   const tree = makeTree()
   t.teardown(tree.cleanup)

@@ -22,7 +22,7 @@ t.test('[jobs/jobs.5] a route that is none of its, and params that are missing, 
   t.equal(toJobTarget(fn, 'GET', '/a/{id}', routes, { id: '1' }).path, '/a/1', 'in any spelling')
   t.throws(() => toJobTarget(fn, 'GET', '/c', routes, {}), {
     code: 'NOT_FOUND',
-    message: /"\/c" is no route of node\/hello@default for GET: it has \/a\/:id, \/b/,
+    message: /"\/c" is not a route of node\/hello@default for GET: it has \/a\/:id, \/b/,
   })
   t.throws(() => toJobTarget(fn, 'GET', '/c', [], {}), { message: /it has none/ })
   t.throws(() => toJobTarget(fn, 'GET', null, routes, {}), {
