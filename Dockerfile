@@ -76,6 +76,7 @@ ENV PATH=/usr/local/bin:/usr/bin \
   FN_FUNCTIONS_ROOT=/functions \
   FN_HOST=0.0.0.0 \
   FNGW_IMAGE=1 \
+  FN_SHUTDOWN_TIMEOUT=8 \
   FN_WORKER_NICE=5
 LABEL org.opencontainers.image.title="fngw" \
   org.opencontainers.image.description="Function gateway: a folder of handler files as an HTTP API." \

@@ -47,6 +47,8 @@ const FILES = {
     const SCRIPT = '/usr/local/bin/node -e "setInterval(() => {}, 1000)//LEFT" & exit'
     export const handler = () => new Promise(() => spawn('/bin/sh', ['-c', SCRIPT], { detached: true, stdio: 'ignore', env: {} }).unref())`,
   'leave/fn.config.json': '{ "timeout_ms": 1000 }',
+  'wait/handler.js': 'export const handler = () => { for (;;); }\n',
+  'wait/fn.config.json': '{ "timeout_ms": 60000 }',
   'typed.ts': "export const handler = (event: { method: string }): string => event.method + ' ts'\n",
   'answer.lua': "return function(event) return event.method .. ' lua' end\n",
   'py/answer.py':
@@ -61,7 +63,7 @@ const ANSWERS: Record<string, Record<string, string>> = {
 }
 
 t.test(
-  '[image.1, image.2, image.3, image.4, image.6, image.7] the Dockerfile says who runs what, and the build gets every file it needs',
+  '[image.1, image.2, image.3, image.4, image.6, image.7, image.8] the Dockerfile says who runs what, and the build gets every file it needs',
   t => {
     const text = read('Dockerfile')
     const targets = [...text.matchAll(/^FROM (?:scratch|minimal) AS (\w+)$/gm)].map(match => match[1])
@@ -76,6 +78,7 @@ t.test(
     t.match(text, /^HEALTHCHECK .*CMD \["fngw", "health", "--ready"\]$/m)
     t.match(text, /^STOPSIGNAL SIGTERM$/m)
     t.match(text, /^ {2}FN_WORKER_NICE=5$/m)
+    t.match(text, /^ {2}FN_SHUTDOWN_TIMEOUT=8 \\$/m)
     t.match(text, /^ {2}FNGW_IMAGE=1 \\$/m)
     t.match(text, /podman build --format docker/)
     const { files } = JSON.parse(read('package.json')) as { files: string[] }
@@ -99,8 +102,10 @@ const podman = process.env.FNGW_TEST_IMAGE === '1' ? openPodman() : 'images are 
 const skip = typeof podman === 'string' ? podman : false
 
 for (const target of named) {
-  t.test(`[image.1, image.2, image.3, image.4, image.5] ${target} is built and runs`, { skip, timeout: 3_600_000 }, t =>
-    tryTarget(t, podman as Podman, target),
+  t.test(
+    `[image.1, image.2, image.3, image.4, image.5, image.8] ${target} is built and runs`,
+    { skip, timeout: 3_600_000 },
+    t => tryTarget(t, podman as Podman, target),
   )
 }
 t.test(
@@ -235,8 +240,11 @@ async function tryTarget(t: Test, podman: Podman, target: string): Promise<void>
   t.equal(tools, '', 'no compiler')
   t.not(podman.run('exec', name, 'sh', '-c', 'echo 1 >/app/x').status, 0, 'the root cannot be written')
 
-  podman.get('stop', '-t', '60', name)
-  t.equal(podman.get('inspect', '-f', '{{.State.ExitCode}}', name), '0', 'SIGTERM ends it well')
+  const cut = fetch(`${url}/wait`).catch(() => null)
+  while (!(await isCalled(url))) {}
+  podman.get('stop', '-t', '10', name)
+  await cut
+  t.equal(podman.get('inspect', '-f', '{{.State.ExitCode}}', name), '0', 'SIGTERM ends it before SIGKILL comes')
 
   const { total, node } = sizeOf(t, podman, image)
   t.comment(`${target}: ${(total / 1e6).toFixed(1)} MB compressed, of which node ${(node / 1e6).toFixed(1)} MB`)
