@@ -52,6 +52,21 @@ export function checkIsolation(resolved: ResolvedSettings, powers: ProcessPowers
   return [...findings.map(finding => ({ ...finding, source })), ...checkSecretFiles(resolved)]
 }
 
+/** The image names a user: one that runs functions as root does so by mistake. @param env - of this process */
+export function checkImageUser(
+  resolved: ResolvedSettings,
+  { uid }: ProcessPowers,
+  env: Readonly<Record<string, string | undefined>>,
+): ResolvedSettings {
+  const { settings, warnings } = resolved
+  if (env.FNGW_IMAGE !== '1' || uid !== 0 || settings.isolation !== 'process' || !settings.production) return resolved
+  const noted: Finding[] = []
+  const at = toPlace(null, 'FN_ISOLATION', noted)
+  const text = 'is process, and the container was started as root: functions can change the gateway and all files in it'
+  report(at, 'CONFIG_UNSAFE', text, 'Start the container without --user 0, or set FN_ISOLATION=user.')
+  return { ...resolved, warnings: [...warnings, ...noted.map(toWarning)] }
+}
+
 /** With the admin token a function could do whatever users keep it from. */
 function checkSecretFiles({ settings, sources }: ResolvedSettings): Problem[] {
   const { gateway, functions } = toUsers(settings.isolationUids)

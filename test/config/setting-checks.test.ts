@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import {
   canChangeUser,
+  checkImageUser,
   checkIsolation,
   isFullRoot,
   type ProcessPowers,
@@ -58,6 +59,25 @@ t.test('[runtime/isolation.3] user needs Linux, root and five capabilities; proc
   t.equal(byProcess.settings.isolation, 'process')
   t.same(checkIsolation(byProcess, { platform: 'win32', uid: null, groups: [], capabilities: null }), [])
   t.match(readPowers(), { platform: process.platform, uid: process.geteuid?.() })
+})
+
+t.test('[image.9] the image warns of functions that run as root', async t => {
+  const root: ProcessPowers = { platform: 'linux', uid: 0, groups: [], capabilities: ALL }
+  const warningsOf = (env: Record<string, string>, uid = 0, image = '1') => {
+    const resolved = resolveSettings({ env, cwd: '/', options: { production: true } })
+    return checkImageUser(resolved, { ...root, uid }, { FNGW_IMAGE: image }).warnings
+  }
+  t.match(warningsOf({}), [
+    {
+      code: 'CONFIG_UNSAFE',
+      message: /^FN_ISOLATION is process, and the container was started as root/,
+      hint: /--user 0/,
+    },
+  ])
+  t.same(warningsOf({ FN_ISOLATION: 'user' }), [])
+  t.same(warningsOf({}, 10_001), [])
+  t.same(warningsOf({}, 0, ''), [])
+  t.same(checkImageUser(resolveSettings({ cwd: '/' }), root, { FNGW_IMAGE: '1' }).warnings, [], 'fngw dev')
 })
 
 t.test('[runtime/isolation.19] a file with a secret of the gateway must be closed to functions', async t => {
