@@ -38,9 +38,9 @@ COPY --from=build /usr/local/bin/node /usr/local/bin/node
 COPY build/image-root.sh /build/
 
 # What minimal consists of beside the package: node; an init that reaps zombies; sh, setpriv, prlimit and timeout, which start workers within
-# their limits; `env`, by which `fngw` starts.
+# their limits; perl, without its library, which adopts what functions detach; `env`, by which `fngw` starts.
 FROM debian AS base
-RUN sh /build/image-root.sh /root-fs /usr/local/bin/node /usr/bin/env /usr/bin/setpriv /usr/bin/prlimit /usr/bin/timeout dash tini base-files \
+RUN sh /build/image-root.sh /root-fs /usr/local/bin/node /usr/bin/env /usr/bin/setpriv /usr/bin/prlimit /usr/bin/timeout /usr/bin/perl dash tini base-files \
   && ln -s /app/dist/bin/fngw.js /root-fs/usr/local/bin/fngw \
   && mkdir -p /root-fs/functions /root-fs/proc /root-fs/sys /root-fs/dev \
   && install -d -m 1777 /root-fs/tmp \
@@ -76,6 +76,7 @@ ENV PATH=/usr/local/bin:/usr/bin \
   FN_FUNCTIONS_ROOT=/functions \
   FN_HOST=0.0.0.0 \
   FNGW_IMAGE=1 \
+  FN_SHUTDOWN_TIMEOUT=8 \
   FN_WORKER_NICE=5
 LABEL org.opencontainers.image.title="fngw" \
   org.opencontainers.image.description="Function gateway: a folder of handler files as an HTTP API." \

@@ -41,6 +41,14 @@ const FILES = {
         await new Promise(resolve => spawn(process.execPath, ['-e', PARENT], { stdio: 'ignore' }).once('exit', resolve))
       return { uid: process.getuid(), processes: processes() }
     }`,
+  'leave/handler.js': `
+    import { spawn } from 'node:child_process'
+    // Without the environment of its worker, and its parent ends.
+    const SCRIPT = '/usr/local/bin/node -e "setInterval(() => {}, 1000)//LEFT" & exit'
+    export const handler = () => new Promise(() => spawn('/bin/sh', ['-c', SCRIPT], { detached: true, stdio: 'ignore', env: {} }).unref())`,
+  'leave/fn.config.json': '{ "timeout_ms": 1000 }',
+  'wait/handler.js': 'export const handler = () => { for (;;); }\n',
+  'wait/fn.config.json': '{ "timeout_ms": 60000 }',
   'typed.ts': "export const handler = (event: { method: string }): string => event.method + ' ts'\n",
   'answer.lua': "return function(event) return event.method .. ' lua' end\n",
   'py/answer.py':
@@ -55,7 +63,7 @@ const ANSWERS: Record<string, Record<string, string>> = {
 }
 
 t.test(
-  '[image.1, image.2, image.3, image.4, image.6, image.7] the Dockerfile says who runs what, and the build gets every file it needs',
+  '[image.1, image.2, image.3, image.4, image.6, image.7, image.8] the Dockerfile says who runs what, and the build gets every file it needs',
   t => {
     const text = read('Dockerfile')
     const targets = [...text.matchAll(/^FROM (?:scratch|minimal) AS (\w+)$/gm)].map(match => match[1])
@@ -65,10 +73,12 @@ t.test(
       ['NODE_IMAGE', 'DEBIAN_IMAGE'],
     )
     t.match(text, /^USER 10001:10001$/m)
+    t.match(text, / \/usr\/bin\/perl /, 'minimal, python and php have no package with it')
     t.match(text, /^ENTRYPOINT \["\/usr\/bin\/tini", "--", "fngw"\]$/m, 'no shell is between the init and the program')
     t.match(text, /^HEALTHCHECK .*CMD \["fngw", "health", "--ready"\]$/m)
     t.match(text, /^STOPSIGNAL SIGTERM$/m)
     t.match(text, /^ {2}FN_WORKER_NICE=5$/m)
+    t.match(text, /^ {2}FN_SHUTDOWN_TIMEOUT=8 \\$/m)
     t.match(text, /^ {2}FNGW_IMAGE=1 \\$/m)
     t.match(text, /podman build --format docker/)
     const { files } = JSON.parse(read('package.json')) as { files: string[] }
@@ -92,8 +102,10 @@ const podman = process.env.FNGW_TEST_IMAGE === '1' ? openPodman() : 'images are 
 const skip = typeof podman === 'string' ? podman : false
 
 for (const target of named) {
-  t.test(`[image.1, image.2, image.3, image.4, image.5] ${target} is built and runs`, { skip, timeout: 3_600_000 }, t =>
-    tryTarget(t, podman as Podman, target),
+  t.test(
+    `[image.1, image.2, image.3, image.4, image.5, image.8] ${target} is built and runs`,
+    { skip, timeout: 3_600_000 },
+    t => tryTarget(t, podman as Podman, target),
   )
 }
 t.test(
@@ -222,16 +234,30 @@ async function tryTarget(t: Test, podman: Podman, target: string): Promise<void>
   t.equal(uid, 10001)
   t.match(processes[0], { pid: '1', command: /^\/usr\/bin\/tini\0--\0fngw\0run/ })
   t.same(await withoutChildren(url), [], 'what a function left behind is gone, and no zombie stays')
+  t.equal((await fetch(`${url}/leave`)).status, 504)
+  t.equal(await isLeft(url), false, 'what a function detached ends with its worker')
   const tools = podman.get('exec', name, 'sh', '-c', `for x in ${COMPILERS.join(' ')}; do command -v $x; done; :`)
   t.equal(tools, '', 'no compiler')
   t.not(podman.run('exec', name, 'sh', '-c', 'echo 1 >/app/x').status, 0, 'the root cannot be written')
 
-  podman.get('stop', '-t', '60', name)
-  t.equal(podman.get('inspect', '-f', '{{.State.ExitCode}}', name), '0', 'SIGTERM ends it well')
+  const cut = fetch(`${url}/wait`).catch(() => null)
+  while (!(await isCalled(url))) {}
+  podman.get('stop', '-t', '10', name)
+  await cut
+  t.equal(podman.get('inspect', '-f', '{{.State.ExitCode}}', name), '0', 'SIGTERM ends it before SIGKILL comes')
 
   const { total, node } = sizeOf(t, podman, image)
   t.comment(`${target}: ${(total / 1e6).toFixed(1)} MB compressed, of which node ${(node / 1e6).toFixed(1)} MB`)
   if (target === 'minimal') t.ok(total <= MOST_BYTES, `${total} bytes`)
+}
+
+/** True when a detached process is still there MOST_LOOKS answers later. */
+async function isLeft(url: string): Promise<boolean> {
+  for (let looks = 0; looks < MOST_LOOKS; looks++) {
+    const { processes } = (await (await fetch(url)).json()) as { processes: { command: string }[] }
+    if (!processes.some(({ command }) => command.includes('LEFT'))) return false
+  }
+  return true
 }
 
 /** Asks until the processes that the handler began are gone. @returns the zombies that are still there MOST_LOOKS answers later */

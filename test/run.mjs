@@ -201,8 +201,8 @@ const work = async () => {
     if (totals.failed > 0) process.stdout.write(`${toReport(outcome)}\n`)
   }
 }
-// One more than there are processors: files also wait, for processes and for time that passes.
-const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism() + 1)
+// More would make limits of time in tests depend on the machine.
+const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism())
 await Promise.all(Array.from({ length: jobs }, work))
 product?.cleanup()
 sources?.cleanup()

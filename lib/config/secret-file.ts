@@ -16,11 +16,12 @@ const FILE_OF = {
   jobsCallbackSecret: 'jobsCallbackSecretFile',
 } as const
 
+/** Settings that name files with secrets. */
+export const SECRET_FILES = Object.values(FILE_OF)
+
 /** The files that hold secrets of these settings, full paths. */
 export function toSecretFiles(settings: Settings): string[] {
-  const { adminTokenFile, consoleLoginPasswordHashFile, runtimeSecretFile, jobsCallbackSecretFile } = settings
-  const files = [adminTokenFile, consoleLoginPasswordHashFile, runtimeSecretFile, jobsCallbackSecretFile]
-  return files.filter(file => file !== null)
+  return SECRET_FILES.map(name => settings[name]).filter(file => file !== null)
 }
 
 /**

@@ -1,7 +1,9 @@
 /** Settings that depend on this machine: isolation by users and trusted daemons. Owner: §2.15, pages runtime/isolation and runtime/greeting. */
 
-import { readFileSync } from 'node:fs'
+import { readFileSync, realpathSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { type Finding, report, toPlace, toWarning } from './findings.ts'
+import { SECRET_FILES } from './secret-file.ts'
 import type { Problem, ResolvedSettings } from './settings.ts'
 import { toUsers, type UidRange } from './texts.ts'
 
@@ -47,7 +49,60 @@ export function checkIsolation(resolved: ResolvedSettings, powers: ProcessPowers
   const { source, name } = sources.isolation ?? { source: 'default' as const, name: 'isolation' }
   const why = toObstacle(powers, toUsers(settings.isolationUids).functions)
   if (why !== null) report(toPlace(null, name, findings), 'CONFIG_VALUE', `cannot be user: ${why}`, HINT)
-  return findings.map(finding => ({ ...finding, source }))
+  return [...findings.map(finding => ({ ...finding, source })), ...checkSecretFiles(resolved)]
+}
+
+/** The image names a user: one that runs functions as root does so by mistake. @param env - of this process */
+export function checkImageUser(
+  resolved: ResolvedSettings,
+  { uid }: ProcessPowers,
+  env: Readonly<Record<string, string | undefined>>,
+): ResolvedSettings {
+  const { settings, warnings } = resolved
+  if (env.FNGW_IMAGE !== '1' || uid !== 0 || settings.isolation !== 'process' || !settings.production) return resolved
+  const noted: Finding[] = []
+  const at = toPlace(null, 'FN_ISOLATION', noted)
+  const text = 'is process, and the container was started as root: functions can change the gateway and all files in it'
+  report(at, 'CONFIG_UNSAFE', text, 'Start the container without --user 0, or set FN_ISOLATION=user.')
+  return { ...resolved, warnings: [...warnings, ...noted.map(toWarning)] }
+}
+
+/** With the admin token a function could do whatever users keep it from. */
+function checkSecretFiles({ settings, sources }: ResolvedSettings): Problem[] {
+  const { gateway, functions } = toUsers(settings.isolationUids)
+  return SECRET_FILES.flatMap(setting => {
+    const path = settings[setting]
+    const mode = path === null || settings.isolationFiles === 'warn' ? null : toOpenMode(path, functions)
+    if (mode === null) return []
+    const findings: Finding[] = []
+    const { source, name } = sources[setting]!
+    const why = `can be read by functions (mode ${mode.toString(8)})`
+    report(
+      toPlace(null, name, findings),
+      'CONFIG_VALUE',
+      why,
+      `Close it: chown ${gateway} ${path} && chmod 400 ${path}`,
+    )
+    return findings.map(finding => ({ ...finding, source }))
+  })
+}
+
+/** Permission bits of a file that functions' users can read; null when they cannot, or there is none. */
+function toOpenMode(path: string, { first, last }: UidRange): number | null {
+  try {
+    const real = realpathSync(path)
+    const { mode, uid, gid } = statSync(real)
+    const isTheirs = (id: number): boolean => id >= first && id <= last
+    const isOpen = isTheirs(uid) || (mode & 0o004) !== 0 || (isTheirs(gid) && (mode & 0o040) !== 0)
+    if (!isOpen) return null
+    for (let folder = dirname(real); folder !== dirname(folder); folder = dirname(folder)) {
+      const way = statSync(folder)
+      if ((way.mode & 0o001) === 0 && !isTheirs(way.uid) && !isTheirs(way.gid)) return null
+    }
+    return mode & 0o777
+  } catch {
+    return null
+  }
 }
 
 const HINT =

@@ -22,7 +22,7 @@ import {
 import { chmod, copyFile, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, normalize } from 'node:path'
 import { NOT_THROUGH_LINKS, type OwnFolder } from './own-folder.ts'
-import { endOrphans, killGroupAsUser, runAsUser, runAsUserSync } from './user-signals.ts'
+import { runAsUser, runAsUserSync, type UserSignals } from './user-signals.ts'
 
 /** Folder of `.svc` with the folders of users. */
 export const USERS = 'users'
@@ -40,9 +40,11 @@ export class ToolUser {
   readonly sharesFiles = true
   /** The gateway's; this user enters it and changes nothing in it. */
   readonly folder: OwnFolder
+  readonly #signals: UserSignals
 
   /** @param state - `.svc` of the functions root */
-  constructor(state: OwnFolder, uid: number) {
+  constructor(state: OwnFolder, uid: number, signals: UserSignals) {
+    this.#signals = signals
     this.uid = uid
     this.gid = uid
     this.folder = state.below(USERS, String(uid))
@@ -174,12 +176,12 @@ export class ToolUser {
 
   /** Kills a process group of the user. A gateway that is not root may not do so as itself. */
   killGroup(pid: number | undefined): void {
-    killGroupAsUser(this.uid, pid)
+    this.#signals.killGroup(this.uid, pid)
   }
 
   /** Kills what tools of the user detached. Never rejects. */
   killStrays(): Promise<void> {
-    return endOrphans(this.uid)
+    return this.#signals.endOrphans(this.uid)
   }
 }
 

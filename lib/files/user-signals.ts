@@ -2,33 +2,49 @@
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import type { Socket } from 'node:net'
+import type { Writable } from 'node:stream'
 
 const SHELL = '/bin/sh'
-const PERL = '/usr/bin/perl'
 const TIMEOUT = '/usr/bin/timeout'
 const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 /** Above all ids that `FN_ISOLATION_UIDS` accepts: a process with this real id can be signalled by no function. */
 const SENDER = 0xffff_fff1
 /**
  * Signals as the user without becoming it: with its effective id alone, the sender may signal the user's processes and they may not
- * signal the sender. Each word is a signal and its targets; -1 means every process of the user.
+ * signal the sender. A line is the user's id and words; each word is a signal and its targets, where -1 means every process of the user.
  */
-const SIGNAL = `my $uid = shift @ARGV; $< = ${SENDER}; $> = $uid;
-exit 1 unless $< == ${SENDER} && $> == $uid;
-for (@ARGV) { my ($signal, @targets) = split /,/; kill $signal, @targets }`
+const SIGNAL = `const own = process.geteuid()
+let rest = ''
+process.stdin.on('data', bytes => {
+  const lines = (rest + bytes).split('\\n')
+  rest = lines.pop()
+  for (const line of lines) {
+    const [uid, ...words] = line.split(' ')
+    process.seteuid(Number(uid))
+    for (const word of words) {
+      const [signal, ...targets] = word.split(',')
+      for (const target of targets) try { process.kill(Number(target), signal) } catch {}
+    }
+    process.seteuid(own)
+    process.stdout.write('\\n')
+  }
+})`
+/** Small, and with few threads: it stays for as long as the gateway runs. */
+const NODE_FLAGS = ['--v8-pool-size=0', '--max-semi-space-size=1']
 /** One capability at most: with CAP_KILL, -1 would mean every process of the machine. */
 const ONE_POWER = ['--inh-caps=-all,+setuid', '--ambient-caps=-all,+setuid']
 const NO_POWER = ['--inh-caps=-all', '--ambient-caps=-all']
-/** Longest run of a sender on a busy machine, and of a shell that runs as the user, whose processes may stop it. */
+/** Longest wait for the sender on a busy machine. */
 const SENDER_LIMIT_MS = 30_000
-const SHELL_LIMIT_MS = 5000
+/** Of what the sender says of its end, characters. */
+const MAX_WORDS = 200
 /** Searches for orphans of a user. */
 const MAX_ROUNDS = 20
 /** Longest run of a program that the gateway waits for. */
 const RUN_LIMIT_S = 30
 
-type Signal = 'KILL' | 'STOP' | 'CONT'
-type Signals = readonly (readonly [signal: Signal, ...targets: number[]])[]
+type Signals = readonly (readonly [signal: 'KILL' | 'STOP' | 'CONT', ...targets: number[]])[]
 
 /** False for root and for this process's own user: their processes are not a function's. */
 function isOfFunction(uid: number): boolean {
@@ -41,76 +57,120 @@ function toScript(uid: number, script: string, args: readonly string[]): string[
   return ['setpriv', ...user, '--', SHELL, '-c', script, ...args]
 }
 
-/**
- * Starts a program that becomes another user after its start. With the `uid` option of `spawn` a process of that user could stop
- * the child before it runs the program, which `spawn` waits for.
- */
-function start(line: readonly string[], stdio: 'ignore' | ['ignore', 'pipe', 'ignore']): ChildProcess {
-  const [command, ...args] = line
-  // Processes of the user may read the environment.
-  return spawn(command!, args, { stdio, env: { PATH }, cwd: '/' })
+/** In a container whose users are mapped, the largest id that there is: other ids cannot be taken. */
+function toSender(): number {
+  const rows = readFileSync('/proc/self/uid_map', 'utf8').trim().split('\n')
+  const ends = rows.map(row => row.trim().split(/\s+/).map(Number)).map(([first, , count]) => first! + count! - 1)
+  return Math.min(SENDER, Math.max(...ends))
 }
 
-/** @returns whether the program ended with 0 in time; never rejects */
-function runBriefly(line: readonly string[], limitMs: number): Promise<boolean> {
-  return new Promise(resolve => {
-    const child = start(line, 'ignore')
-    const timer = setTimeout(() => {
-      child.kill('SIGKILL')
-      child.unref()
-      resolve(false)
-    }, limitMs)
-    const end = (isDone: boolean) => {
-      clearTimeout(timer)
-      resolve(isDone)
+/** The process that sends, and what waits for it in the order of the lines. */
+interface Sender {
+  child: ChildProcess
+  /** To its standard input. */
+  lines: Writable
+  waiting: ((isDone: boolean) => void)[]
+}
+
+/**
+ * Signals processes of functions' users. One process sends, from the first user on and for as long as the gateway runs: where a function
+ * takes every process that its container may have, none could be started.
+ */
+export class UserSignals {
+  #sender: Sender | null = null
+  #isClosed = false
+  #lastWords = ''
+
+  /** Starts the sender when there is none. @returns why that fails; null when it runs; never rejects */
+  async start(): Promise<string | null> {
+    // A line without signals.
+    return (await this.#send(`${process.geteuid?.()}`)) ? null : this.#lastWords.trim()
+  }
+
+  /** @returns whether the signals were sent, which they are to users of functions alone; never rejects */
+  async signal(uid: number, signals: Signals): Promise<boolean> {
+    if (!isOfFunction(uid)) return false
+    return this.#send([uid, ...signals.map(([name, ...targets]) => [`SIG${name}`, ...targets].join(','))].join(' '))
+  }
+
+  /**
+   * Kills processes of a user that came to an ancestor of this process, as orphans do. All of its processes stop for that moment: one that
+   * forks and exits without pause is not found by searching, because its id is another one each time. Never rejects.
+   */
+  async endOrphans(uid: number): Promise<void> {
+    let signals: Signals = [['STOP', -1]]
+    for (let round = 0; round < MAX_ROUNDS; round++) {
+      // A process that was about to exit is not stopped, and its end lets others go on: until a search finds none.
+      if (!(await this.signal(uid, signals))) break
+      const orphans = listOrphans(uid)
+      if (orphans.length === 0) break
+      const kill = ['KILL', ...orphans] as const
+      // Whatever fights back for so long takes the function's other processes with it.
+      signals = round === MAX_ROUNDS - 2 ? [['KILL', -1]] : [kill, ['STOP', -1]]
     }
-    child.once('error', () => end(false))
-    child.once('exit', code => end(code === 0))
-  })
-}
-
-/** @returns whether the signals were sent, which they are to users of functions alone; never rejects */
-export async function signalAsUser(uid: number, signals: Signals): Promise<boolean> {
-  if (!isOfFunction(uid)) return false
-  if (existsSync(PERL)) {
-    const words = signals.map(one => one.join(','))
-    const line = ['setpriv', ...ONE_POWER, '--', PERL, '-e', SIGNAL, `${uid}`, ...words]
-    if (await runBriefly(line, SENDER_LIMIT_MS)) return true
+    await this.signal(uid, [['CONT', -1]])
   }
-  const lines = signals.map(([signal, ...targets]) => `kill -s ${signal} -- ${targets.join(' ')}`)
-  return runBriefly(toScript(uid, [...lines, 'exit 0'].join('\n'), []), SHELL_LIMIT_MS)
-}
 
-/**
- * Kills processes of a user that came to an ancestor of this process, as orphans do. All of its processes stop for that moment: one that
- * forks and exits without pause is not found by searching, because its id is another one each time. Never rejects.
- */
-export async function endOrphans(uid: number): Promise<void> {
-  let signals: Signals = [['STOP', -1]]
-  for (let round = 0; round < MAX_ROUNDS; round++) {
-    // A process that was about to exit is not stopped, and its end lets others go on: until a search finds none.
-    if (!(await signalAsUser(uid, signals))) break
-    const orphans = listOrphans(uid)
-    if (orphans.length === 0) break
-    const kill = ['KILL', ...orphans] as const
-    // Whatever fights back for so long takes the function's other processes with it.
-    signals = round === MAX_ROUNDS - 2 ? [['KILL', -1]] : [kill, ['STOP', -1]]
+  /** Kills a process group of a user, whom a gateway that is not root may not signal as itself. */
+  killGroup(uid: number, pid: number | undefined): void {
+    if (process.geteuid?.() !== 0 && pid !== undefined && pid > 1) void this.signal(uid, [['KILL', -pid]])
   }
-  await signalAsUser(uid, [['CONT', -1]])
-}
 
-/** Kills a process group of a user, whom a gateway that is not root may not signal as itself. */
-export function killGroupAsUser(uid: number, pid: number | undefined): void {
-  if (process.geteuid?.() !== 0 && pid !== undefined && pid > 1) void signalAsUser(uid, [['KILL', -pid]])
+  /** Lines that were sent before are still done. */
+  close(): void {
+    this.#isClosed = true
+    this.#sender?.lines.end()
+  }
+
+  #send(line: string): Promise<boolean> {
+    if (this.#isClosed) return Promise.resolve(false)
+    this.#sender ??= this.#start()
+    const { child, lines, waiting } = this.#sender
+    child.ref()
+    lines.write(`${line}\n`)
+    return new Promise(resolve => {
+      const timer = setTimeout(() => child.kill('SIGKILL'), SENDER_LIMIT_MS)
+      waiting.push(isDone => {
+        clearTimeout(timer)
+        resolve(isDone)
+      })
+    })
+  }
+
+  #start(): Sender {
+    const line = ['--ruid', `${toSender()}`, ...ONE_POWER, '--', process.execPath, ...NODE_FLAGS, '-e', SIGNAL]
+    // Processes of a user may read the environment of a sender. In a session of its own, it survives Ctrl-C.
+    const child = spawn('setpriv', line, { stdio: 'pipe', env: { PATH }, cwd: '/', detached: true })
+    const waiting: Sender['waiting'] = []
+    const end = (why = ''): void => {
+      this.#lastWords = why || this.#lastWords || 'the sender of signals ended'
+      if (this.#sender?.child === child) this.#sender = null
+      for (const settle of waiting.splice(0)) settle(false)
+    }
+    child.stdin.on('error', () => {})
+    child.stderr.on('data', bytes => {
+      this.#lastWords = String(bytes).slice(0, MAX_WORDS)
+    })
+    child.stdout.on('data', bytes => {
+      for (const settle of waiting.splice(0, bytes.length)) settle(true)
+      if (waiting.length === 0) child.unref()
+    })
+    child.once('error', error => end(error.message))
+    child.once('close', () => end())
+    for (const stream of [child.stdin, child.stdout, child.stderr]) (stream as Socket).unref()
+    return { child, lines: child.stdin, waiting }
+  }
 }
 
 /** Runs a shell script as a user. @returns what it wrote; null when it could not be started; never rejects */
 export function runAsUser(uid: number, script: string, args: readonly string[]): Promise<string | null> {
   if (!isOfFunction(uid)) return Promise.resolve(null)
   return new Promise(resolve => {
-    const child = start(toScript(uid, script, args), ['ignore', 'pipe', 'ignore'])
+    // Processes of the user may read the environment.
+    const [command, ...words] = toScript(uid, script, args)
+    const child = spawn(command!, words, { stdio: ['ignore', 'pipe', 'ignore'], env: { PATH }, cwd: '/' })
     let text = ''
-    child.stdout!.on('data', bytes => {
+    child.stdout.on('data', bytes => {
       text += bytes
     })
     child.once('error', () => resolve(null))

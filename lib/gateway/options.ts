@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { OuterEnv } from '../config/function-env.ts'
 import { checkRoot, createOuterEnvReader, loadSettings } from '../config/project-file.ts'
 import { readSecrets } from '../config/secret-file.ts'
-import { checkIsolation, checkRuntimeSockets, readPowers } from '../config/setting-checks.ts'
+import { checkImageUser, checkIsolation, checkRuntimeSockets, readPowers } from '../config/setting-checks.ts'
 import {
   type Problem,
   type ResolvedSettings,
@@ -183,8 +183,9 @@ export function readSettings(options: GatewayOptions): ResolvedSettings & { envD
 export function readGatewayInputs(options: GatewayOptions): GatewayInputs {
   const { env = {}, inspect = false, clock = systemClock } = options
   const { envDir, ...written } = readSettings(options)
-  const resolved = checkRuntimeSockets(readSecrets(written))
-  const problems = [...resolved.problems, ...checkRoot(resolved), ...checkIsolation(resolved, readPowers())]
+  const powers = readPowers()
+  const resolved = checkImageUser(checkRuntimeSockets(readSecrets(written)), powers, process.env)
+  const problems = [...resolved.problems, ...checkRoot(resolved), ...checkIsolation(resolved, powers)]
   if (problems.length > 0) throw new SettingsError(problems)
   const outerEnv = createOuterEnvReader(envDir, env)
   return { resolved, host: { clock, inspect, hostEnv: { ...process.env, ...env }, envDir, outerEnv } }

@@ -10,7 +10,6 @@ import { rmSync } from 'node:fs'
 import { backoffDelay, type Clock } from '../core/clock.ts'
 import { lowerPriority } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import { killGroupAsUser } from '../files/user-signals.ts'
 import { findVersionProblem } from './binaries.ts'
 import { ControlConnection, DAEMON_READY_TIMEOUT_MS, type DaemonInfo, type DaemonWorker } from './control-connection.ts'
 import {
@@ -352,7 +351,7 @@ export class Daemon {
     const isLocal = this.#options.externalUri === null
     this.#workers.endAll({ code: null, signal: null, reason, isOfDaemon: true }, ({ pid, uid }) => {
       if (!isLocal || pid <= 1) return
-      if (uid !== null) killGroupAsUser(uid, pid)
+      if (uid !== null) this.#options.killGroupOf?.(uid, pid)
       killGroup(pid)
     })
   }
@@ -458,6 +457,8 @@ export interface DaemonOptions {
   /** Output of a worker outside any call, with the `key` its start was asked for. */
   onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
   onEvent(event: DaemonEvent): void
+  /** Kills the process group of a worker that runs as a user. Absent: no worker does. */
+  killGroupOf?(uid: number, pid: number): void
   /** Such a daemon is up and reports the content of its functions folder. */
   onContent?(content: unknown, uri: string): void
 }

@@ -16,7 +16,7 @@ import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { removeAsUser, ToolUser } from '../files/tool-user.ts'
-import { endOrphans } from '../files/user-signals.ts'
+import type { UserSignals } from '../files/user-signals.ts'
 import { FunctionFiles, type OpenPath, toCloseCommand, toShown } from './function-files.ts'
 import type { ResourceLimits } from './quotas.ts'
 
@@ -38,6 +38,7 @@ interface FunctionUsersOptions {
   /** What is done with functions whose files others can read. */
   files: Settings['isolationFiles']
   limits: ResourceLimits
+  signals: UserSignals
   /** True while workers of a function that is gone may still run. */
   isServed(key: string): boolean
 }
@@ -134,7 +135,7 @@ export class FunctionUsers {
    * @throws Error when no id is left
    */
   toolUserOf(key: string): ToolUser {
-    const user = new ToolUser(this.#state, this.#uids.get(key) ?? this.#settleLate(key))
+    const user = new ToolUser(this.#state, this.#uids.get(key) ?? this.#settleLate(key), this.#options.signals)
     const before = user.dweller
     // Caches of a function that is gone; functions of one closed folder share a user.
     if (before !== null && this.#uids.get(before) !== user.uid) user.remove(user.folder)
@@ -363,11 +364,15 @@ function isRoot(): boolean {
 export class UserProcesses {
   /** By user id: what goes on, and whether it is done once more. */
   readonly #ending = new Map<number, { isAsked: boolean; done: Promise<void> }>()
-  readonly #end: (uid: number) => Promise<void>
+  readonly #signals: Pick<UserSignals, 'endOrphans' | 'killGroup'>
 
-  /** @param end - ends orphans of a user; never rejects */
-  constructor(end: (uid: number) => Promise<void> = endOrphans) {
-    this.#end = end
+  constructor(signals: Pick<UserSignals, 'endOrphans' | 'killGroup'>) {
+    this.#signals = signals
+  }
+
+  /** Kills the process group of a worker whose daemon is gone. */
+  killGroup(uid: number, pid: number): void {
+    this.#signals.killGroup(uid, pid)
   }
 
   /** A worker has ended. */
@@ -385,7 +390,7 @@ export class UserProcesses {
   async #run(uid: number, turn: { isAsked: boolean }): Promise<void> {
     while (turn.isAsked) {
       turn.isAsked = false
-      await this.#end(uid)
+      await this.#signals.endOrphans(uid)
     }
     this.#ending.delete(uid)
   }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Settings } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
 import { DEFAULT_FUNCTION_PROCESSES } from '../core/limits.ts'
-import { runAsUser, signalAsUser } from '../files/user-signals.ts'
+import { runAsUser, type UserSignals } from '../files/user-signals.ts'
 
 type QuotaSettings = Pick<Settings, 'functionProcesses' | 'functionOpenFiles' | 'functionTempMb'>
 
@@ -38,13 +38,14 @@ const EMPTY = 'find "$0" -mindepth 1 -delete'
 interface TempQuotaOptions {
   clock: Pick<Clock, 'setTimeout' | 'clearTimeout'>
   limitMb: number
+  signals: Pick<UserSignals, 'signal'>
   /** Users with a folder, by id; the folder's full path. */
   folders(): ReadonlyMap<number, string>
   /** @param usedMb - null when they could not be measured in time */
   onExceeded(uid: number, usedMb: number | null): void
   /** Size of a folder in KiB; null when it cannot be measured. */
   measure?(uid: number, folder: string): Promise<number | null>
-  /** Ends all processes of a user, which frees deleted files that are open, and deletes its temporary files. */
+  /** Deletes the temporary files of a user. */
   empty?(uid: number, folder: string): Promise<void>
 }
 
@@ -78,7 +79,7 @@ export class TempQuota {
   }
 
   async #check(uid: number, folder: string): Promise<void> {
-    const { clock, limitMb, measure, empty, onExceeded } = this.#options
+    const { clock, limitMb, signals, measure, empty, onExceeded } = this.#options
     let isLate = false
     let timer: NodeJS.Timeout | null = null
     const limit = new Promise<null>(resolve => {
@@ -92,6 +93,8 @@ export class TempQuota {
     clock.clearTimeout(timer!)
     const isExceeded = usedKib !== null && usedKib > limitMb * 1024
     if (this.#isClosed || !(isExceeded || isLate)) return
+    // Deleted files that are open take up space as well.
+    await signals.signal(uid, [['KILL', -1]])
     await empty(uid, folder)
     onExceeded(uid, usedKib === null ? null : Math.ceil(usedKib / 1024))
   }
@@ -103,6 +106,5 @@ async function measure(uid: number, folder: string): Promise<number | null> {
 }
 
 async function empty(uid: number, folder: string): Promise<void> {
-  await signalAsUser(uid, [['KILL', -1]])
   await runAsUser(uid, EMPTY, [folder])
 }

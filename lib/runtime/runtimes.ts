@@ -13,6 +13,7 @@ import type { RuntimeName } from '../core/identity.ts'
 import { escapeUnsafe } from '../core/text.ts'
 import { findDifference, FolderReader, parseFolderContent } from '../files/folder-content.ts'
 import type { ToolUser } from '../files/tool-user.ts'
+import { UserSignals } from '../files/user-signals.ts'
 import { findOnPath, findToolchain, toInstallAdvice } from './binaries.ts'
 import { CompileAhead } from './compile-ahead.ts'
 import type { DaemonEvent, Launch } from './daemon.ts'
@@ -111,6 +112,7 @@ export class Runtimes {
   readonly #folder: SocketFolder
   /** Null where all functions run as the gateway's user. */
   readonly #users: FunctionUsers | null
+  readonly #signals = new UserSignals()
   readonly #userProcesses: UserProcesses | null
   readonly #tempQuota: TempQuota | null
   /** Null where nothing is compiled before it is called. */
@@ -126,7 +128,7 @@ export class Runtimes {
     this.#options = options
     this.pool = new BytePool(options.clock, undefined, toBudgetBytes(bodyMemoryMb, gatewayWorkers))
     this.#users = options.settings.isolation === 'user' ? this.#createUsers(options.settings) : null
-    this.#userProcesses = this.#users === null ? null : new UserProcesses()
+    this.#userProcesses = this.#users === null ? null : new UserProcesses(this.#signals)
     const isEntered = this.#users !== null
     this.#folder = new SocketFolder(socketBases(options.hostEnv, isEntered), undefined, isEntered)
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
@@ -140,9 +142,15 @@ export class Runtimes {
     return this.#users?.toolUserOf(key) ?? null
   }
 
-  /** Starts the runtimes that have functions; resolves when each is up or has a reason why not. */
+  /**
+   * Starts the runtimes that have functions; resolves when each is up or has a reason why not.
+   * @throws Error when processes of functions' users could not be ended
+   */
   async start(): Promise<void> {
     if (this.#options.inspect === true) return
+    const problem = this.#users === null ? null : await this.#signals.start()
+    if (problem !== null)
+      throw new Error(`FN_ISOLATION cannot be user: no process can signal as another user: ${problem}`)
     void this.#folder.removeStale()
     this.#keepFolder()
     const used = new Set([...this.#functions.values()].map(fn => fn.runtime))
@@ -180,6 +188,7 @@ export class Runtimes {
     await this.dispatcher.close(timeoutMs)
     await Promise.all([...this.byName.values()].map(runtime => runtime.close()))
     await this.#userProcesses?.settle()
+    this.#signals.close()
     this.#folder.remove()
   }
 
@@ -208,6 +217,7 @@ export class Runtimes {
     return new TempQuota({
       clock,
       limitMb,
+      signals: this.#signals,
       folders: () => users.folders,
       onExceeded: (uid, usedMb) => {
         const keys = users.keysOf(uid)
@@ -224,6 +234,7 @@ export class Runtimes {
     return new FunctionUsers({
       range: toUsers(isolationUids).functions,
       limits: toLimits(settings),
+      signals: this.#signals,
       functionsRoot,
       files: isolationFiles,
       isServed: key => this.dispatcher.isServed(key),

@@ -81,6 +81,7 @@ export class SocketSet implements Runtime {
           launch: () => options.launch(at + 1),
           onLog: options.onLog,
           onEvent: options.onEvent,
+          killGroupOf: (uid, pid) => options.userProcesses?.killGroup(uid, pid),
           ...(options.onContent && { onContent: options.onContent }),
         }),
     )

@@ -94,6 +94,7 @@ export async function attackUsers(product: Product): Promise<Outcome> {
     check('the fork bomb has an answer', (await ask(running, '/escape?bomb=1')).status !== 200)
     check('another function does not answer beside it', (await ask(running, '/victim')).status === 200)
     check('what stops its own processes has an answer', (await ask(running, '/escape?stop=1')).status === 504)
+    check('a chain that stops has an answer', (await ask(running, '/escape?chain=1')).status === 504)
     check('a function stops the gateway by stopping its own processes', (await ask(running, '/victim')).status === 200)
     await waitForNone(() => listUsersProcesses().length > 0 && listUsersProcesses().some(isDetached), 20_000)
     const left = listUsersProcesses().filter(isDetached)
@@ -109,8 +110,9 @@ export async function attackUsers(product: Product): Promise<Outcome> {
   }
 }
 
-/** Calls the gateway as a local client would, starts detached processes without end, or stops all processes of its user. */
+/** Calls the gateway as a local client would, starts detached processes without end, or stops all processes of its user, also from processes that fork and exit. */
 const ESCAPE = `import { spawn } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 export const handler = async ({ query }) => {
   if (query.bomb) {
     for (;;) {
@@ -121,6 +123,12 @@ export const handler = async ({ query }) => {
   if (query.stop) {
     spawn('setsid', ['sh', '-c', 'while :; do kill -s STOP -- -1; done; sleep 1360'], { stdio: 'ignore', detached: true }).unref()
     for (;;) process.kill(-1, 'SIGSTOP')
+  }
+  if (query.chain) {
+    const file = process.env.TMPDIR + '/chain.sh'
+    writeFileSync(file, 'kill -s STOP -- -1; sh "$0" & exit')
+    spawn('setsid', ['sh', file], { stdio: 'ignore', detached: true, env: { PATH: process.env.PATH } }).unref()
+    await new Promise(() => {})
   }
   const answer = await fetch('http://127.0.0.1:' + query.port + query.path, { headers: { 'X-Fngw-Request': '1' } })
   return { status: 200, body: answer.status + ' ' + (await answer.text()) }
@@ -153,7 +161,7 @@ async function ask(running: RunningProduct, path: string): Promise<{ status: num
   }
 }
 
-const isDetached = (command: string): boolean => /sleep 13(?:5[789]|60)$/.test(command)
+const isDetached = (command: string): boolean => /sleep 13(?:5[789]|60)$|chain\.sh$/.test(command)
 
 function listUsersProcesses(): string[] {
   return readdirSync('/proc').flatMap(name => {

@@ -1,6 +1,10 @@
+import { chmodSync, chownSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import t from 'tap'
 import {
   canChangeUser,
+  checkImageUser,
   checkIsolation,
   isFullRoot,
   type ProcessPowers,
@@ -10,6 +14,7 @@ import { resolveSettings } from '../../lib/config/settings.ts'
 import { toUidRange, toUsers } from '../../lib/config/texts.ts'
 
 const ALL = 0x1ffffffffffn
+const NO_ROOT = process.geteuid?.() === 0 ? false : 'giving files away needs root'
 
 t.test('[runtime/isolation.3] user needs Linux, root and five capabilities; process needs nothing', async t => {
   const resolved = resolveSettings({ env: { FN_ISOLATION: 'user' }, cwd: '/' })
@@ -54,6 +59,81 @@ t.test('[runtime/isolation.3] user needs Linux, root and five capabilities; proc
   t.equal(byProcess.settings.isolation, 'process')
   t.same(checkIsolation(byProcess, { platform: 'win32', uid: null, groups: [], capabilities: null }), [])
   t.match(readPowers(), { platform: process.platform, uid: process.geteuid?.() })
+})
+
+t.test('[image.9] the image warns of functions that run as root', async t => {
+  const root: ProcessPowers = { platform: 'linux', uid: 0, groups: [], capabilities: ALL }
+  const warningsOf = (env: Record<string, string>, uid = 0, image = '1') => {
+    const resolved = resolveSettings({ env, cwd: '/', options: { production: true } })
+    return checkImageUser(resolved, { ...root, uid }, { FNGW_IMAGE: image }).warnings
+  }
+  t.match(warningsOf({}), [
+    {
+      code: 'CONFIG_UNSAFE',
+      message: /^FN_ISOLATION is process, and the container was started as root/,
+      hint: /--user 0/,
+    },
+  ])
+  t.same(warningsOf({ FN_ISOLATION: 'user' }), [])
+  t.same(warningsOf({}, 10_001), [])
+  t.same(warningsOf({}, 0, ''), [])
+  t.same(checkImageUser(resolveSettings({ cwd: '/' }), root, { FNGW_IMAGE: '1' }).warnings, [], 'fngw dev')
+})
+
+t.test('[runtime/isolation.19] a file with a secret of the gateway must be closed to functions', async t => {
+  const root: ProcessPowers = { platform: 'linux', uid: 0, groups: [], capabilities: ALL }
+  const folder = mkdtempSync(join(tmpdir(), 'fngw-secret-'))
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  chmodSync(folder, 0o755)
+  const file = join(folder, 'token')
+  writeFileSync(file, 'a'.repeat(32))
+  const check = (name: string, env: Record<string, string> = {}) => {
+    const resolved = resolveSettings({ env: { FN_ISOLATION: 'user', [name]: file, ...env }, cwd: '/' })
+    return checkIsolation(resolved, root).map(({ message, hint }) => `${message} ${hint}`)
+  }
+  const message = `can be read by functions (mode 644) Close it: chown 20000 ${file} && chmod 400 ${file}`
+  for (const name of ['FN_ADMIN_TOKEN_FILE', 'FN_RUNTIME_SECRET_FILE', 'FN_JOBS_CALLBACK_SECRET_FILE']) {
+    chmodSync(file, 0o644)
+    t.same(check(name), [`${name} ${message}`])
+    t.same(check(name, { FN_ISOLATION: 'process' }), [])
+    t.same(check(name, { FN_ISOLATION_FILES: 'warn' }), [])
+    chmodSync(file, 0o640)
+    t.same(check(name), [])
+  }
+  symlinkSync(file, `${file}-link`)
+  chmodSync(file, 0o604)
+  t.match(
+    check('FN_ADMIN_TOKEN_FILE', { FN_ADMIN_TOKEN_FILE: `${file}-link` }),
+    [/mode 604/],
+    'the file counts, not the link',
+  )
+  chmodSync(folder, 0o750)
+  t.same(check('FN_ADMIN_TOKEN_FILE'), [], 'in a closed folder')
+  t.same(
+    check('FN_ADMIN_TOKEN_FILE', { FN_ADMIN_TOKEN_FILE: `${file}-none` }),
+    [],
+    'one that is missing is another problem',
+  )
+})
+
+t.test('[runtime/isolation.19] a file of the user or group of a function is open to it', { skip: NO_ROOT }, async t => {
+  const root: ProcessPowers = { platform: 'linux', uid: 0, groups: [], capabilities: ALL }
+  const folder = mkdtempSync(join(tmpdir(), 'fngw-secret-'))
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  chmodSync(folder, 0o755)
+  const file = join(folder, 'token')
+  writeFileSync(file, 'a'.repeat(32), { mode: 0o400 })
+  const resolved = resolveSettings({ env: { FN_ISOLATION: 'user', FN_ADMIN_TOKEN_FILE: file }, cwd: '/' })
+  const isRefused = (uid: number, gid: number, mode: number) => {
+    chownSync(file, uid, gid)
+    chmodSync(file, mode)
+    return checkIsolation(resolved, root).length > 0
+  }
+  t.equal(isRefused(20_000, 20_000, 0o440), false, 'the gateway’s own')
+  t.equal(isRefused(20_001, 0, 0o400), true)
+  t.equal(isRefused(20_000, 20_001, 0o440), true)
+  t.equal(isRefused(20_000, 20_001, 0o400), false)
+  t.end()
 })
 
 t.test('[runtime/isolation.5] ids are a range above root', async t => {

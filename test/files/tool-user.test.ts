@@ -16,7 +16,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { removeAsUser, ToolUser } from '../../lib/files/tool-user.ts'
-import { endOrphans } from '../../lib/files/user-signals.ts'
+import { UserSignals } from '../../lib/files/user-signals.ts'
 import { isRunning } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
@@ -24,12 +24,14 @@ import { until } from '../helpers/worker-client.ts'
 const NO_ROOT =
   process.platform === 'linux' && process.geteuid?.() === 0 ? false : 'changing users needs Linux and root'
 const UID = 34_321
+const signals = new UserSignals()
+t.teardown(() => signals.close())
 
 function makeUser(t: Test) {
   const tree = makeTree({ 'victim/secret': 'secret' })
   t.teardown(() => tree.cleanup())
   chmodSync(tree.root, 0o755)
-  const user = new ToolUser(new OwnFolder(tree.root, '.svc'), UID)
+  const user = new ToolUser(new OwnFolder(tree.root, '.svc'), UID, signals)
   user.prepare('node/fn@default')
   const draft = user.folder.makeTemporary('d-')
   const result = new OwnFolder(tree.root, 'result')
@@ -176,7 +178,7 @@ t.test(
     const stray = Number(text)
     await until(() => !isRunning(parent.pid!), 5000)
     t.ok(isRunning(stray))
-    await endOrphans(user.uid)
+    await signals.endOrphans(user.uid)
     await until(() => !isRunning(stray), 5000)
     t.ok(isRunning(own.pid!))
   },

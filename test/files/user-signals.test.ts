@@ -2,11 +2,13 @@ import { spawn } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { endOrphans, runAsUser, runAsUserSync, signalAsUser } from '../../lib/files/user-signals.ts'
-import { isRunning, statusOf } from '../helpers/processes.ts'
+import { runAsUser, runAsUserSync, UserSignals } from '../../lib/files/user-signals.ts'
+import { childrenOf, isRunning, statusOf } from '../helpers/processes.ts'
 import { until } from '../helpers/worker-client.ts'
 
 const UID = 34_781
+const signals = new UserSignals()
+t.teardown(() => signals.close())
 const NO_ROOT =
   process.platform === 'linux' && process.geteuid?.() === 0 ? false : 'changing users needs Linux and root'
 const NO_PERL = existsSync('/usr/bin/perl') ? false : 'it needs perl'
@@ -14,10 +16,10 @@ const NO_PERL = existsSync('/usr/bin/perl') ? false : 'it needs perl'
 t.test('[files/tool-user.5] nothing is done as root or as the user of this process', async t => {
   const marker = join(t.testdir(), 'marker')
   for (const uid of [0, process.geteuid!(), -1, 1.5, Number.NaN]) {
-    t.notOk(await signalAsUser(uid, [['CONT', process.pid]]))
+    t.notOk(await signals.signal(uid, [['CONT', process.pid]]))
     t.equal(await runAsUser(uid, 'touch "$0"', [marker]), null)
     runAsUserSync(uid, 'touch "$0"', [marker])
-    await endOrphans(uid)
+    await signals.endOrphans(uid)
   }
   t.notOk(existsSync(marker))
 })
@@ -48,9 +50,9 @@ const HOSTILE = {
 }
 for (const [name, script] of Object.entries(HOSTILE)) {
   t.test(`[runtime/isolation.18] an orphan that ${name} is ended`, { skip: NO_ROOT || NO_PERL }, async t => {
-    t.teardown(() => signalAsUser(UID, [['KILL', -1]]))
+    t.teardown(() => signals.signal(UID, [['KILL', -1]]))
     await startOrphan('perl', '-e', `use POSIX; fork; fork; $| = 1; print "1"; close STDOUT; ${script}`)
-    await endOrphans(UID)
+    await signals.endOrphans(UID)
     for (let i = 0; i < 20; i++) t.same(namesOfUser(), [])
   })
 }
@@ -68,7 +70,7 @@ t.test('[files/tool-user.5] a signal reaches processes of the user alone', { ski
   t.teardown(() => void other.kill('SIGKILL'))
   await startOrphan('sh', '-c', 'echo 1; exec sleep 1000')
   t.ok(
-    await signalAsUser(UID, [
+    await signals.signal(UID, [
       ['KILL', other.pid!],
       ['STOP', -1],
       ['KILL', -1],
@@ -77,4 +79,35 @@ t.test('[files/tool-user.5] a signal reaches processes of the user alone', { ski
   await until(() => namesOfUser().length === 0, 10_000)
   t.ok(isRunning(other.pid!))
   t.match(statusOf(other.pid!), /^State:\s+S/m)
+})
+
+t.test('[files/tool-user.5] one process sends, and no function can signal it', { skip: NO_ROOT }, async t => {
+  const own = new UserSignals()
+  const before = new Set(childrenOf(process.pid))
+  t.equal(await own.start(), null)
+  const sender = childrenOf(process.pid).find(pid => !before.has(pid))!
+  for (const uid of [UID, UID + 1]) t.ok(await own.signal(uid, [['CONT', -1]]))
+  t.same(await Promise.all([UID, UID + 1].map(uid => own.signal(uid, [['CONT', -1]]))), [true, true])
+  t.same(
+    childrenOf(process.pid).filter(pid => !before.has(pid)),
+    [sender],
+  )
+  const attack = await runAsUser(UID, 'kill -9 "$0" 2>&1; cat /proc/"$0"/environ 2>&1', [`${sender}`])
+  t.match(attack, /not permitted\n.*denied/)
+  own.close()
+  await until(() => !isRunning(sender), 10_000)
+  t.notOk(await own.signal(UID, [['CONT', -1]]))
+})
+
+t.test('[files/tool-user.5] a sender that ends is replaced', { skip: NO_ROOT }, async t => {
+  const own = new UserSignals()
+  t.teardown(() => own.close())
+  const before = new Set(childrenOf(process.pid))
+  await own.start()
+  const sender = childrenOf(process.pid).find(pid => !before.has(pid))!
+  process.kill(sender, 'SIGSTOP')
+  const sent = own.signal(UID, [['CONT', -1]])
+  process.kill(sender, 'SIGKILL')
+  t.notOk(await sent)
+  t.ok(await own.signal(UID, [['CONT', -1]]))
 })

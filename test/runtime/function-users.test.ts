@@ -10,6 +10,7 @@ import {
 } from 'node:fs'
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
+import { UserSignals } from '../../lib/files/user-signals.ts'
 import { FunctionUsers } from '../../lib/runtime/function-users.ts'
 import { findClosedFolder } from '../../lib/runtime/runtimes.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -20,7 +21,14 @@ const NO_ROOT = process.geteuid?.() === 0 ? false : 'giving folders to users nee
 
 /** Users of a tree whose files are nobody's concern here. */
 function makeUsers(range: { first: number; last: number }, functionsRoot: string, isServed = (_key: string) => false) {
-  return new FunctionUsers({ range, functionsRoot, files: 'warn', limits: { nproc: 100 }, isServed })
+  return new FunctionUsers({
+    range,
+    functionsRoot,
+    files: 'warn',
+    limits: { nproc: 100 },
+    signals: new UserSignals(),
+    isServed,
+  })
 }
 
 const toMap = (...functions: FunctionVersion[]) => new Map(functions.map(fn => [fn.key, fn]))

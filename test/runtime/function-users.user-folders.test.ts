@@ -4,7 +4,7 @@ import t from 'tap'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { removeAsUser } from '../../lib/files/tool-user.ts'
 import { makeUserFolder, removeUserFolders, userFolder } from '../../lib/runtime/function-users.ts'
-import { killGroupAsUser } from '../../lib/files/user-signals.ts'
+import { UserSignals } from '../../lib/files/user-signals.ts'
 import { isRunning } from '../helpers/processes.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
@@ -41,7 +41,7 @@ t.test(
 t.test('[runtime/isolation.6] root has no need to kill as somebody else', { skip: NO_ROOT }, async t => {
   const child = spawn('sleep', ['1000'], { uid: UID, gid: UID, detached: true, stdio: 'ignore' })
   await new Promise(resolve => child.once('spawn', resolve))
-  killGroupAsUser(UID, child.pid!)
+  new UserSignals().killGroup(UID, child.pid!)
   t.ok(isRunning(child.pid!))
   process.kill(child.pid!, 'SIGKILL')
   await until(() => !isRunning(child.pid!))

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import t from 'tap'
+import { UserSignals } from '../../lib/files/user-signals.ts'
 import { UserProcesses } from '../../lib/runtime/function-users.ts'
 import { isRunning, statusOf } from '../helpers/processes.ts'
 import { until } from '../helpers/worker-client.ts'
@@ -12,9 +13,12 @@ t.test(
   async t => {
     const ended: number[] = []
     const finish: (() => void)[] = []
-    const processes = new UserProcesses(uid => {
-      ended.push(uid)
-      return new Promise(resolve => finish.push(resolve))
+    const processes = new UserProcesses({
+      endOrphans: uid => {
+        ended.push(uid)
+        return new Promise(resolve => finish.push(resolve))
+      },
+      killGroup: () => t.fail(),
     })
     processes.leave(UID)
     processes.leave(UID + 1)
@@ -57,7 +61,9 @@ t.test(
         '-e',
         'use POSIX; $| = 1; print "1\\n"; close STDOUT; while (1) { exit if fork; POSIX::setsid() }',
       )
-    const processes = new UserProcesses()
+    const signals = new UserSignals()
+    t.teardown(() => signals.close())
+    const processes = new UserProcesses(signals)
     processes.leave(UID)
     await processes.settle()
     await until(() => !isRunning(orphan), 5000)

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, chownSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { createGateway } from '../../lib/index.ts'
+import { UserSignals } from '../../lib/files/user-signals.ts'
 import { MEASURE_LIMIT_MS, TEMP_LOOK_MS, TempQuota, toLimits } from '../../lib/runtime/quotas.ts'
 import { Guard } from '../../runtimes/daemon/guard.mjs'
 import { FakeClock } from '../helpers/clock.ts'
@@ -92,6 +93,12 @@ t.test('[runtime/quotas.4] users are measured one after the other, one that take
   const quota = new TempQuota({
     clock,
     limitMb: 5,
+    signals: {
+      signal: async (uid, signals) => {
+        seen.push(`${uid}: ${signals}`)
+        return true
+      },
+    },
     folders: () =>
       new Map([
         [1, '/a'],
@@ -106,11 +113,12 @@ t.test('[runtime/quotas.4] users are measured one after the other, one that take
     empty: async (uid, folder) => void seen.push(`${uid}: empty ${folder}`),
   })
   clock.advance(TEMP_LOOK_MS)
-  await until(() => seen.length === 5)
-  t.same(seen, ['/a/tmp', '/b/tmp', '2: empty /b/tmp', '2 has 7', '/c/tmp'])
+  await until(() => seen.length === 6)
+  const first = ['/a/tmp', '/b/tmp', '2: KILL,-1', '2: empty /b/tmp', '2 has 7', '/c/tmp']
+  t.same(seen, first)
   clock.advance(MEASURE_LIMIT_MS)
-  await until(() => seen.length === 7)
-  t.same(seen.splice(0), ['/a/tmp', '/b/tmp', '2: empty /b/tmp', '2 has 7', '/c/tmp', '3: empty /c/tmp', '3 has null'])
+  await until(() => seen.length === 9)
+  t.same(seen.splice(0), [...first, '3: KILL,-1', '3: empty /c/tmp', '3 has null'])
   await new Promise(setImmediate)
   quota.close()
   clock.advance(TEMP_LOOK_MS)
@@ -132,15 +140,18 @@ t.test(
     chmodSync(tree.path('u/tmp/closed'), 0)
     const clock = new FakeClock()
     const seen: (number | null)[] = []
-    const make = (limitMb: number) =>
-      new TempQuota({
-        clock,
-        limitMb,
-        folders: () => new Map([[uid, tree.path('u')]]),
-        onExceeded: (_, usedMb) => seen.push(usedMb),
-      })
-    const quota = make(2)
-    t.teardown(() => quota.close())
+    const signals = new UserSignals()
+    const quota = new TempQuota({
+      clock,
+      limitMb: 2,
+      signals,
+      folders: () => new Map([[uid, tree.path('u')]]),
+      onExceeded: (_, usedMb) => seen.push(usedMb),
+    })
+    t.teardown(() => {
+      quota.close()
+      signals.close()
+    })
     clock.advance(TEMP_LOOK_MS)
     await until(() => seen.length > 0, 20_000)
     t.equal(seen[0], 3)
