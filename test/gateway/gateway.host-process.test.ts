@@ -40,7 +40,13 @@ t.test('[gateway/gateway.20] a process that embeds the gateway keeps its V8 flag
   })
   t.teardown(cleanup)
   const { createGateway } = await import('../../lib/index.ts')
-  const gateway = await createGateway({ functionsRoot: root, env: process.env, runtimes: ['node', 'lua'] })
+  const options = {
+    functionsRoot: root,
+    env: process.env,
+    runtimes: ['node', 'lua'] as const,
+    defaultTimeoutMs: 60_000,
+  }
+  const gateway = await createGateway(options)
   t.teardown(() => gateway.close())
   const { url } = await gateway.listen({ port: 0, host: '127.0.0.1' })
   const post = async (path: string): Promise<[number, unknown]> => {

@@ -2,10 +2,10 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
-/** What lets Node run the sources: the loader of test/run.mjs, which has them compiled, or tsx. */
+/** What lets Node run the sources: the loader of test/run.mjs when it has them compiled, or tsx. */
 export const FROM_SOURCES: readonly string[] = [
   '--import',
-  process.execArgv.find(word => word.includes('tap-loader.mjs')) ?? import.meta.resolve('tsx'),
+  process.execArgv.find(word => word.includes('tap-loader.mjs?compiled=')) ?? import.meta.resolve('tsx'),
 ]
 
 /** Command line that starts `fngw`: what test/run.mjs compiled for all files, or the sources. */
