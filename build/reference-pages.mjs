@@ -115,13 +115,19 @@ function readMessages() {
   for (const file of files) {
     if (!file.endsWith('.ts') || file.startsWith('console')) continue
     const source = readFileSync(join(LIB, file), 'utf8')
-    for (const found of source.matchAll(/new GatewayError\(\s*'([A-Z_]+)',\s*(?=['`])/g)) {
-      const { text, rest } = readLiteral(source.slice(found.index + found[0].length))
+    for (const found of source.matchAll(/(?:new GatewayError\(\s*'([A-Z_]+)',\s*|badRequest\()(?=['`])/g)) {
+      const code = found[1] ?? 'BAD_REQUEST'
+      const first = readLiteral(source.slice(found.index + found[0].length))
+      const why = found[1] === undefined ? /^,\s*(?=['`])/.exec(first.rest) : null
+      const { text, rest } =
+        found[1] !== undefined
+          ? first
+          : { text: `${first.text} ${why === null ? '...' : readLiteral(first.rest.slice(why[0].length)).text}`, rest: '' }
       const status = /^\s*,\s*\{\s*status: (\d{3})/.exec(rest)?.[1]
       const shown = status === undefined ? text : `${text} (${status})`
-      const known = messages.get(found[1]) ?? []
-      // A message that is only somebody else's words says nothing here.
-      if (/[a-z]{3}/.test(text) && !known.includes(shown)) messages.set(found[1], [...known, shown].sort())
+      const known = messages.get(code) ?? []
+      // A message of values alone says nothing here.
+      if (/[a-z]{3}/.test(text) && !known.includes(shown)) messages.set(code, [...known, shown].sort())
     }
   }
   return messages

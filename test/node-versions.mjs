@@ -19,6 +19,7 @@ const FILES = [
   'test/http/public.test.ts',
   'test/http/respond.test.ts',
   'test/http/server.test.ts',
+  'test/runtime/daemon.test.ts',
   'test/runtimes/conformance.test.ts',
   'test/runtimes/node.test.ts',
 ]
