@@ -72,11 +72,6 @@ export class Workspace {
     return this.#own
   }
 
-  /** Full path. */
-  get folder(): string {
-    return this.#own.path
-  }
-
   /** @param build - leaves the program in place by `finish` */
   plan(key: string, build: (tools: BuildTools) => Promise<void>): BuildPlan {
     const binary = this.binary(key)

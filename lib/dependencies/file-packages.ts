@@ -55,18 +55,6 @@ export class FileCollector implements FilePackages {
   }
 }
 
-/**
- * Digest of what the packages hold and of the way to it: folders from where equal ways lead to equal files share a set.
- * @param folder - full path of the function's folder, below the real path of the root
- */
-export function digestFiles(
-  packages: Pick<FilePackages, 'files'>,
-  folder: string,
-  read: FileReader | null = null,
-): Promise<string> {
-  return readAll(packages, folder, read, async () => {})
-}
-
 /** Why a set is not filled with what its key does not stand for. */
 export const CHANGED_MEANWHILE = 'a package in a path was changed while it was read; it is tried again'
 
@@ -87,9 +75,7 @@ interface Staged {
   digest: string
 }
 
-/**
- * Copies the packages below a draft.
- */
+/** Copies the packages below a draft. */
 export async function stageFiles(
   draft: OwnFolder,
   packages: Pick<FilePackages, 'files'>,
@@ -104,7 +90,7 @@ export async function stageFiles(
       .filter(name => name !== ''),
   )
   cwd.make()
-  const digest = await readAll(packages, folder, read, async (file, content) => {
+  const digest = await digestFiles(packages, folder, read, async (file, content) => {
     const copy = join(tree.path, relative(base, file))
     await mkdir(dirname(copy), { recursive: true })
     await writeFile(copy, content)
@@ -129,12 +115,16 @@ export function readMade(folder: OwnFolder, name: string): string {
   return bytes.toString('utf8')
 }
 
-/** Reads file after file, so that the gateway goes on serving meanwhile. */
-async function readAll(
+/**
+ * Digest of what the packages hold and of the way to it: folders from where equal ways lead to equal files share a set.
+ * @param folder - full path of the function's folder, below the real path of the root
+ * @param take - gets each file, of which a few are read at once, so that the gateway serves meanwhile
+ */
+export async function digestFiles(
   { files }: Pick<FilePackages, 'files'>,
   folder: string,
-  read: FileReader | null,
-  take: (file: string, content: Buffer) => Promise<void>,
+  read: FileReader | null = null,
+  take: (file: string, content: Buffer) => Promise<void> = async () => {},
 ): Promise<string> {
   const key = new BuildKey()
   const all = [...new Set(files)].sort()

@@ -13,7 +13,6 @@ import { isObject } from '../core/json.ts'
 import { toShellWord } from '../core/text.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { type BuildTools, lineOf, type Toolchain } from './build.ts'
-import type { DependencyFacts } from './dependency-state.ts'
 import type { PackageSet, SetOutcome } from './package-set.ts'
 
 /** A folder that wants packages: that of functions, or a shared pack. */
@@ -132,6 +131,22 @@ export interface InstallPlan {
   settle?(set: PackageSet): Settled
 }
 
+/** Findings from a function's files, before anything is installed. */
+export interface DependencyFacts {
+  /** `manifest` when the function or its comments name packages, `inferred` when only imports or a manifest generated from them do. */
+  mode: 'manifest' | 'inferred'
+  /** Name of the manifest in the function's folder; null when there is none. */
+  manifest: string | null
+  inferBackend: string | null
+  inferenceDurationMs: number
+  inferredImports: readonly string[]
+}
+
+/** Where a manifest alone decides. */
+export function toManifestFacts(manifest: string | null): DependencyFacts {
+  return { mode: 'manifest', manifest, inferBackend: null, inferenceDurationMs: 0, inferredImports: [] }
+}
+
 export interface Settled {
   /** The manifest was made by the gateway. */
   isManifestGenerated: boolean
@@ -160,6 +175,13 @@ export function installError(message: string, place: InstallPlace, hint?: string
 export function passingError(message: string, hint?: string, cause?: unknown): GatewayError {
   const detail = hint === undefined ? {} : { detail: { hint } }
   return new GatewayError('LOAD_FAILED', `install failed: ${message}`, { ...detail, cause })
+}
+
+/** Facts of an interpreter that it prints itself. @throws GatewayError when it does not run */
+export async function askInterpreter(command: string, args: string[], tools: BuildTools, cwd: string): Promise<string> {
+  const { code, output, problem } = await tools.run({ command, args, cwd })
+  if (code !== 0) throw passingError(`${command} does not run: ${problem ?? output.trim().slice(-200)}`)
+  return output.trim()
 }
 
 /** `shop/cart/package.json`: below the functions root. */

@@ -37,13 +37,14 @@ import {
   type InstallResult,
   type Toolchain,
 } from './build.ts'
-import { type DependencyRecord, InstallRecords, readState, toManifestFacts } from './dependency-state.ts'
+import { type DependencyRecord, InstallRecords, readState } from './dependency-state.ts'
 import {
   type InstallPlan,
   type InstallStep,
   type InstallUnit,
   passingError,
   type Settled,
+  toManifestFacts,
   type UnmetImport,
 } from './install-step.ts'
 import {
@@ -53,7 +54,6 @@ import {
   type PackageSet,
   PackageSets,
   type SetOutcome,
-  toSet,
 } from './package-set.ts'
 
 interface InstallerOptions {
@@ -265,18 +265,15 @@ export class Installer implements Builder {
         const made = look.plan === null ? null : await this.#install(look, tools)
         return { look: { ...look, unmet: this.#gaps.get(look.unit.folder)?.unmet ?? [] }, made }
       } catch (error) {
-        const blamed = tools.signal.aborted || left === 0 ? NO_FAILED : this.#blame(look, error)
+        const { cause } = error as GatewayError
+        const mayBlame = !tools.signal.aborted && left > 0 && cause !== undefined
+        const blamed = (mayBlame && look.plan?.blame?.(cause)) || NO_FAILED
         if (blamed.size === 0) throw error
         const failed = new Map([...look.unit.failed, ...blamed])
         this.#gaps.set(unit.folder, { signature: look.signature, failed, key: null, unmet: null })
         look = await this.#look(unit, toolchain, tools)
       }
     }
-  }
-
-  #blame({ plan }: Look, error: unknown): InstallUnit['failed'] {
-    const { cause } = error as GatewayError
-    return cause === undefined ? NO_FAILED : (plan?.blame?.(cause) ?? NO_FAILED)
   }
 
   /** The record of a function's packages; null when there is none. */
@@ -325,7 +322,7 @@ export class Installer implements Builder {
     }
     // Something was touched that decides nothing.
     const { isPrivate } = this.#options
-    const placed = toSet(new OwnFolder(unit.folder), set!, { isPrivate, isShared: true })
+    const placed = { ...set!, folder: new OwnFolder(unit.folder), isPrivate, isShared: true }
     return { ...done, unmet: this.#settle(unit, plan, signature, placed) }
   }
 
@@ -362,7 +359,9 @@ export class Installer implements Builder {
     try {
       checkWritable(unit.folder)
       const set = await this.#ensure(plan!, { folder: unit.folder, signature }, tools)
-      this.#checkAll(look, set.outcome)
+      // A set that every function of the folder is refused with changes nothing.
+      const unmet = plan!.unmet?.(set) ?? []
+      if (this.#statusOf(unit, unmet).status === 'error') throw unmet[0]!.error
       // Another tool may have installed packages there meanwhile.
       if (folder.isForeign) {
         this.#noteForeign(look)
@@ -370,7 +369,7 @@ export class Installer implements Builder {
       }
       if (folder.set?.key !== plan!.key) await folder.put(set)
       this.#settle(unit, plan!, signature, set)
-      return { ...set, names: set.outcome.resolvedPackages }
+      return { ...set, names: set.resolvedPackages }
     } catch (thrown) {
       const error = this.#toError(thrown, plan!, unit)
       if (!tools.signal.aborted) this.#records.note(unit, plan!, signature, { status: 'error', error: error.message })
@@ -394,12 +393,6 @@ export class Installer implements Builder {
         return plan.fill(draft, tools)
       },
     })
-  }
-
-  /** A set that every function of the folder is refused with changes nothing. @throws GatewayError */
-  #checkAll({ unit, plan }: Look, outcome: SetOutcome): void {
-    const unmet = plan!.unmet?.(outcome) ?? []
-    if (this.#statusOf(unit, unmet).status === 'error') throw unmet[0]!.error
   }
 
   #statusOf(
@@ -432,10 +425,10 @@ export class Installer implements Builder {
     const settled = this.#write(plan, set)
     // Files that the gateway writes itself must not look like an edit; those that were saved meanwhile must.
     const now = isUntouched ? `${this.#manifestStamp(unit)} ${rest}` : signature
-    const unmet = this.#noteUnmet(unit, plan, now, set.outcome)
+    const unmet = this.#noteUnmet(unit, plan, now, set)
     this.#records.note(unit, plan, now, {
       ...this.#statusOf(unit, unmet),
-      outcome: set.outcome,
+      outcome: set,
       ...(settled && { settled }),
     })
     return unmet

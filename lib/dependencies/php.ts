@@ -26,9 +26,9 @@ import {
   readComposerManifest,
 } from './composer-manifest.ts'
 import { installWithComposer, toComposerError } from './composer.ts'
-import { toManifestFacts } from './dependency-state.ts'
 import { CHANGED_MEANWHILE, digestFiles, type FilePackages, readMade, stageFiles } from './file-packages.ts'
 import {
+  askInterpreter,
   hasFile,
   type InstallPlan,
   type InstallStep,
@@ -36,6 +36,7 @@ import {
   isWritable,
   passingError,
   type Settled,
+  toManifestFacts,
 } from './install-step.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
 import type { ToolResult } from './run-tool.ts'
@@ -90,12 +91,10 @@ export function createPhpStep(options: PhpStepOptions): InstallStep {
 }
 
 /** Which packages fit depends on PHP's version and extensions. */
-async function readVersion(program: string, tools: BuildTools, cwd: string): Promise<string> {
+function readVersion(program: string, tools: BuildTools, cwd: string): Promise<string> {
   const script =
     '$names = get_loaded_extensions(); sort($names); echo PHP_MAJOR_VERSION, ".", PHP_MINOR_VERSION, " ", implode(" ", $names);'
-  const { code, output, problem } = await tools.run({ command: program, args: ['-r', script], cwd })
-  if (code !== 0) throw passingError(`${program} does not run: ${problem ?? output.trim().slice(-200)}`)
-  return output.trim()
+  return askInterpreter(program, ['-r', script], tools, cwd)
 }
 
 /** One folder: its set of packages, and the lock file beside its functions. */
@@ -134,9 +133,10 @@ class PhpFolder {
     this.#digest = await digestFiles(this.#files, this.#folder, read)
     const key = this.#keyOf(manifest, this.#lock)
     const { set } = new PackageFolder(this.#unit.folder, TARGET)
+    const pins = new OwnFolder(this.#unit.folder, TARGET).read(PINS)?.toString('utf8')
     return {
       // The lock file that was written after the install stands for the same packages as the manifest alone before it.
-      key: set !== null && this.#readPins() === key ? set.key : key,
+      key: set !== null && pins === key ? set.key : key,
       facts: toManifestFacts(COMPOSER_MANIFEST),
       fill: (draft, tools) => this.#fill(manifest, draft, tools),
       retell: cause =>
@@ -158,10 +158,6 @@ class PhpFolder {
   /** Full path below the root without links. */
   get #folder(): string {
     return join(this.#root, this.#unit.label)
-  }
-
-  #readPins(): string | null {
-    return new OwnFolder(this.#unit.folder, TARGET).read(PINS)?.toString('utf8') ?? null
   }
 
   async #fill(manifest: ComposerManifest, draft: OwnFolder, tools: BuildTools): Promise<SetOutcome> {
@@ -199,7 +195,7 @@ class PhpFolder {
       onNote(`${file} was made from another composer.json and is used as it is: run composer update, or delete it`)
     }
     const lock = new ComposerLock(readMade(cwd, COMPOSER_LOCK), COMPOSER_LOCK)
-    this.#tellPlugins(lock)
+    this.#notePlugins(lock)
     cwd.below(TARGET).make()
     if (cwd.path !== draft.path) for (const name of [TARGET, COMPOSER_LOCK]) cwd.moveTo(name, draft, name)
     draft.below(TARGET).write(PINS, this.#keyOf(manifest, lock))
@@ -211,7 +207,7 @@ class PhpFolder {
     return { resolvedPackages, unresolvedImports: [] }
   }
 
-  #tellPlugins(lock: ComposerLock): void {
+  #notePlugins(lock: ComposerLock): void {
     const left = lock.packages
       .filter(({ type, name }) => PLUGIN_TYPE.test(type) && !this.#plugins.includes(name))
       .map(({ name }) => name)

@@ -1,8 +1,8 @@
 /** pip, or uv where it is there: what files may ask of it, how it is run, and what its output and its packages say. Owner: §2.16, page dependencies/python. */
 
 import { join } from 'node:path'
-import type { OwnFolder } from '../files/own-folder.ts'
-import { type BuildTools, namesIn, tryRead } from './build.ts'
+import { namesIn, type OwnFolder } from '../files/own-folder.ts'
+import { type BuildTools, tryRead } from './build.ts'
 import type { ToolResult } from './run-tool.ts'
 
 /** Lines of a tool's output that an error shows. */

@@ -11,20 +11,13 @@ import { type Dirent, type FSWatcher, lstatSync, readdirSync, realpathSync, type
 import { basename, join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
 import { below, leadsBack, MAX_TREE_FOLDERS, parentOf, toChild } from './disk.ts'
-import { isConfigName, isSchemaName, isSourceName } from './file-name.ts'
+import { isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
 import { MAX_TREE_DEPTH } from './snapshot.ts'
 
 /** Milliseconds between two looks whether the functions root still is the folder that is watched. */
 const ROOT_CHECK_MS = 500
 const FOLDERS_PER_TURN = 50
-
-/** Files that decide which packages a function has, or how its source is read. */
-const DEPENDENCY_NAMES: ReadonlySet<string> = new Set(
-  'package.json package-lock.json requirements.txt composer.json composer.lock go.mod go.sum Cargo.toml Cargo.lock tsconfig.json'.split(
-    ' ',
-  ),
-)
 
 /** The part of `fs.watch` that is used. */
 export type WatchFolder = (path: string, listener: (event: string, fileName: string | null) => void) => FSWatcher
@@ -259,7 +252,9 @@ export class TreeWatcher {
 
 function isRelevant(path: string): boolean {
   const fileName = basename(path)
-  return isSourceName(fileName) || isConfigName(fileName) || isSchemaName(fileName) || DEPENDENCY_NAMES.has(fileName)
+  if (isSourceName(fileName) || isConfigName(fileName) || isSchemaName(fileName)) return true
+  // Decides how sources are read.
+  return manifestRuntime(fileName) !== undefined || fileName === 'tsconfig.json'
 }
 
 /** Device and inode; empty when the folder does not exist. */

@@ -342,7 +342,8 @@ function giveFile(file: number, owner: FileOwner | null, folder: string): void {
   if (owner !== null || uid !== 0) fchownSync(file, uid, gid)
 }
 
-function namesIn(folder: string): string[] {
+/** Names of a folder's entries, none when it cannot be read. */
+export function namesIn(folder: string): string[] {
   try {
     return readdirSync(folder)
   } catch {
@@ -435,7 +436,8 @@ function ignoreMissing(remove: () => void): void {
   }
 }
 
-function toPath(file: number): string {
+/** The path of an open file or folder, whatever its names lead to meanwhile. */
+export function toPath(file: number): string {
   return `/proc/self/fd/${file}`
 }
 

@@ -21,7 +21,7 @@ import {
 } from 'node:fs'
 import { chmod, copyFile, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, normalize } from 'node:path'
-import { NOT_THROUGH_LINKS, type OwnFolder } from './own-folder.ts'
+import { NOT_THROUGH_LINKS, type OwnFolder, toPath } from './own-folder.ts'
 import { endOrphans, killGroupAsUser, runAsUser, runAsUserSync } from './user-signals.ts'
 
 /** Folder of `.svc` with the folders of users. */
@@ -215,10 +215,6 @@ async function readInnerLink(path: string, shown: string): Promise<string> {
   if (isAbsolute(target) || end === '..' || end.startsWith('../'))
     throw new Error(`${shown} is a link that leads out of the packages`)
   return target
-}
-
-function toPath(file: number): string {
-  return `/proc/self/fd/${file}`
 }
 
 function isOwn({ uid }: Stats): boolean {

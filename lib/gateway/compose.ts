@@ -434,9 +434,9 @@ export function createInstallers(context: GatewayContext): Installer[] {
   )
 }
 
-function createPython({ settings, clock, hostEnv, journal }: GatewayContext): InstallStep {
+function createPython({ settings, hostEnv, journal }: GatewayContext): InstallStep {
   const { functionsRoot } = settings
-  const imports = new PythonImports({ clock, script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) })
+  const imports = new PythonImports({ script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) })
   const findUv = () => findTool({ tool: 'uv', binaries: settings.binaries, path: hostEnv.PATH ?? '' })
   return createPythonStep({ settings, functionsRoot, imports, findUv, ...toNotes(journal) })
 }

@@ -12,13 +12,13 @@ import {
 import { basename, dirname } from 'node:path'
 import t from 'tap'
 import { BuildKey, Workspace } from '../../lib/dependencies/build-cache.ts'
-import { blankOut, GO_TEXT, lineOf, RUST_TEXT, type TextRules } from '../../lib/dependencies/build.ts'
+import { blankOut, GO_TEXT, lineOf, RUST_TEXT } from '../../lib/dependencies/build.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.test('[dependencies/resolve.1] each handler file has a build folder with a name that every tool takes', async t => {
   const folderOf = (file: string) =>
-    new Workspace(makeFn({ fnDir: '/srv', entryPath: `/srv/${file}` }), '.go-build').folder
+    new Workspace(makeFn({ fnDir: '/srv', entryPath: `/srv/${file}` }), '.go-build').tools.path
   t.equal(folderOf('handler.go'), '/srv/.go-build/handler')
   t.equal(folderOf('get.items.go'), '/srv/.go-build/get.items')
   const names = ['[id].go', '[...id].go', '[[...id]].go', 'id.go', `${'x'.repeat(80)}.go`, 'ä ö.go', '-rf.go'].map(
@@ -134,7 +134,7 @@ t.test('[dependencies/resolve.5] keys tell every two lists of inputs apart', asy
 })
 
 t.test('[runtimes/go.2, runtimes/rust.3] comments and quoted text are no code', async t => {
-  const cases: [rules: TextRules, text: string, code: string][] = [
+  const cases: [rules: RegExp, text: string, code: string][] = [
     [GO_TEXT, 'a // b\nc', 'a     \nc'],
     [GO_TEXT, 'a /* b\n/* */ c */', 'a     \n      c */'],
     [GO_TEXT, 'x = "a\\"//b" + `\\`+y', 'x =          +    +y'],
@@ -169,10 +169,10 @@ t.test('[runtime/isolation.10] a private build is its owner’s alone until some
   const fn = makeFn({ fnDir: tree.path('f'), entryPath: tree.path('f/handler.go') })
   const workspace = new Workspace(fn, '.go-build', true)
   workspace.prepare()
-  t.equal(statSync(workspace.folder).mode & 0o777, 0o700)
-  chmodSync(workspace.folder, 0o750)
+  t.equal(statSync(workspace.tools.path).mode & 0o777, 0o700)
+  chmodSync(workspace.tools.path, 0o750)
   workspace.prepare()
-  t.equal(statSync(workspace.folder).mode & 0o777, 0o750, 'a later build shuts nobody out')
+  t.equal(statSync(workspace.tools.path).mode & 0o777, 0o750, 'a later build shuts nobody out')
 })
 
 t.test('[dependencies/resolve.5] a plan names the program, and is built once the program is there', async t => {

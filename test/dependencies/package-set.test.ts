@@ -54,7 +54,7 @@ t.test('[dependencies/install.2] a set comes with its folders, links and what is
     draft.below('.deps', 'pack', 'deep').write('code.py', 'x = 1')
     symlinkSync('pack/deep/code.py', draft.below('.deps').pathOf('short.py'))
   })
-  t.match(set.outcome, OUTCOME)
+  t.match(set, OUTCOME)
   t.match(set, { packages: 3, bytes: 5, isShared: false })
   await folder.put(set)
   t.match(folder.set, { key: KEY, ...OUTCOME })

@@ -1,6 +1,5 @@
 import { chmodSync, readFileSync } from 'node:fs'
 import t from 'tap'
-import { systemClock } from '../../lib/core/clock.ts'
 import { PythonImports } from '../../lib/dependencies/python-imports.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
@@ -10,7 +9,7 @@ t.setTimeout(180_000)
 
 function makeImports(): PythonImports {
   const env = { PATH: process.env.PATH ?? '' }
-  return new PythonImports({ clock: systemClock, script: runtimeFile('python/infer.py'), env })
+  return new PythonImports({ script: runtimeFile('python/infer.py'), env })
 }
 
 const CASES: [what: string, files: Record<string, TreeEntry>, found: string[]][] = [
