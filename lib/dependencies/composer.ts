@@ -1,8 +1,9 @@
 /** Composer in an empty folder: how it is called, what it may see, and what its errors mean. Owner: page dependencies/php. */
 
-import { closeSync, openSync, readSync } from 'node:fs'
+import { openSync, readSync } from 'node:fs'
 import type { GatewayError } from '../core/errors.ts'
-import type { OwnFolder } from '../files/own-folder.ts'
+import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
+import { closing, type OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './build.ts'
 import type { ComposerManifest } from './composer-manifest.ts'
 import { installError, passingError } from './install-step.ts'
@@ -26,7 +27,6 @@ interface ComposerAsker {
   /** Folder below the functions root. */
   label: string
   manifest: ComposerManifest
-  timeoutMs: number
 }
 
 interface ComposerInstall extends ComposerAsker {
@@ -100,13 +100,9 @@ const HEAD_BYTES = 256
 function isPhp(composer: string): boolean {
   try {
     const file = openSync(composer, 'r')
-    try {
-      const head = Buffer.alloc(HEAD_BYTES)
-      const text = head.subarray(0, readSync(file, head)).toString('latin1')
-      return /^(?:#![^\n]*\bphp[^\n]*\n)?\s*<\?php/.test(text)
-    } finally {
-      closeSync(file)
-    }
+    const head = Buffer.alloc(HEAD_BYTES)
+    const text = closing(file, () => head.subarray(0, readSync(file, head)).toString('latin1'))
+    return /^(?:#![^\n]*\bphp[^\n]*\n)?\s*<\?php/.test(text)
   } catch {
     return false
   }
@@ -169,9 +165,9 @@ const LASTING: readonly Reading[] = [
 ]
 
 /** A Composer that ended badly, in the words of a folder that wants what it was to install. */
-export function toComposerError(result: ToolResult, { label, manifest, timeoutMs }: ComposerAsker): GatewayError {
+export function toComposerError(result: ToolResult, { label, manifest }: ComposerAsker): GatewayError {
   if (result.timedOut) {
-    const message = `${label}: composer took longer than ${timeoutMs / 1000} s and was stopped`
+    const message = `${label}: composer took longer than ${INSTALL_TIMEOUT_SECONDS} s and was stopped`
     return passingError(message, PASSING[0]![1], result)
   }
   const tail = toTail(result.output)

@@ -13,8 +13,6 @@
 import { realpathSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
-import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
-import { Semaphore } from '../core/semaphore.ts'
 import type { FileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools, Toolchain } from './build.ts'
@@ -68,7 +66,6 @@ import type { ToolResult } from './run-tool.ts'
 const RECIPE = 'node 1'
 /** File of a set, in its `node_modules`: digest of the lock file that stands for it. */
 const PINS = '.fngw-pins'
-const NPM_TIMEOUT_MS = INSTALL_TIMEOUT_SECONDS * 1000
 
 export interface NodeStepOptions {
   functionsRoot: string
@@ -97,14 +94,13 @@ export interface NodeStepOptions {
 
 export function createNodeStep(options: NodeStepOptions): InstallStep {
   const { isOn, isAhead, concurrency, infers, backend, writesManifest, isStrict, allowSources } = options
-  const reads = new Semaphore(availableParallelism())
   return {
     runtime: 'node',
     target: NODE_TARGET,
     manifests: [NODE_MANIFEST, ...NODE_LOCKS, 'fn.config.json'],
     concurrency,
     // Each starts a node to read imports.
-    looksAtOnce: 2 * availableParallelism(),
+    looksAtOnce: availableParallelism(),
     isAhead,
     isOn,
     setting: 'FN_AUTO_NODE_DEPS',
@@ -116,7 +112,7 @@ export function createNodeStep(options: NodeStepOptions): InstallStep {
     isWanted: unit => isWanted(unit, infers),
     stampAbove,
     readVersion,
-    plan: (unit, toolchain, tools) => new NodeFolder(unit, options, toolchain).plan(tools, reads),
+    plan: (unit, toolchain, tools) => new NodeFolder(unit, options, toolchain).plan(tools),
   }
 }
 
@@ -194,14 +190,13 @@ class NodeFolder {
     this.#allowScripts = [...new Set(names)].filter(isPackageName).sort()
   }
 
-  /** @param reads - bounds the processes that read imports: hundreds of functions that are checked together would start one each */
-  async plan(tools: BuildTools, reads: Semaphore): Promise<InstallPlan | null> {
+  async plan(tools: BuildTools): Promise<InstallPlan | null> {
     const { infers: mode, backend, allowSources, readFile } = this.#options
     const unit = this.#unit
     const { label } = unit
     const manifest = this.#manifest
     const startedAt = performance.now()
-    const imports = await this.#findImports(tools, reads)
+    const imports = await this.#findImports(tools)
     const inferenceDurationMs = Math.round(performance.now() - startedAt)
     this.#imports = imports
     const undeclared = this.#findUndeclared()
@@ -237,7 +232,7 @@ class NodeFolder {
       unmet: () => unmet,
       fill: (draft, work) => this.#fill(draft, work),
       // In the words of this folder, whichever folder's install it was.
-      retell: cause => toNpmError(cause as ToolResult, this.#asker, NPM_TIMEOUT_MS),
+      retell: cause => toNpmError(cause as ToolResult, this.#asker),
       settle: placed => {
         // Of this folder, also when another one's install is shared.
         if (this.#lockNote !== null) this.#options.onNote(this.#lockNote)
@@ -246,7 +241,7 @@ class NodeFolder {
     }
   }
 
-  async #findImports(tools: BuildTools, reads: Semaphore): Promise<NodeImports> {
+  async #findImports(tools: BuildTools): Promise<NodeImports> {
     const { folder, functions, packs, label, isPack } = this.#unit
     const { infers, importsScript: script, functionsRoot, backend, onNote } = this.#options
     const entries = functions.map(fn => fn.entryPath)
@@ -254,7 +249,7 @@ class NodeFolder {
       return NO_IMPORTS
     const isDeclared = (name: string) => this.#manifest?.declares(name) === true
     const search = { script, functionsRoot, folder, entries, backend, isDeclared }
-    const imports = await reads.run(() => findNodeImports(search, tools))
+    const imports = await findNodeImports(search, tools)
     if (imports.problem !== null) onNote(`${label}: ${imports.problem}`)
     // To node a pack is only the folder it is in: its name is recognized here.
     return { ...imports, packages: imports.packages.filter(({ name }) => !packs.includes(name)) }
@@ -394,7 +389,7 @@ class NodeFolder {
     const staged = allowSources ? own?.text : own?.toStaged()
     if (staged !== undefined) cwd.write(NODE_LOCK, staged)
     const hasLock = own !== null
-    const install = { npm, cwd: cwd.path, draft, hasLock, allowSources, timeoutMs: NPM_TIMEOUT_MS, ...this.#asker }
+    const install = { npm, cwd: cwd.path, draft, hasLock, allowSources, ...this.#asker }
     await installWithNpm(install, tools)
     // Unchanged by npm, it is the function's own again.
     if (cwd.read(NODE_LOCK)?.toString('utf8') === staged) cwd.write(NODE_LOCK, own!.text)

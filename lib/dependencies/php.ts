@@ -10,7 +10,6 @@ import { realpathSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { dirname, join, resolve, sep } from 'node:path'
 import { toComposerHostEnv } from '../core/host.ts'
-import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import type { FileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { BuildKey } from './build-cache.ts'
@@ -62,7 +61,6 @@ export interface PhpStepOptions {
 /** Part of the key: a change of how sets are made makes them again. */
 const RECIPE = 'php 2'
 const TARGET = 'vendor'
-const TIMEOUT_MS = INSTALL_TIMEOUT_SECONDS * 1000
 /** File of a set: the key that its lock file has, because both stand for the same packages. */
 const PINS = '.fngw-pins'
 /** File of a set: its lock file, for a gateway that was killed before it put it beside the function. */
@@ -139,8 +137,7 @@ class PhpFolder {
       key: set !== null && pins === key ? set.key : key,
       facts: toManifestFacts(COMPOSER_MANIFEST),
       fill: (draft, tools) => this.#fill(manifest, draft, tools),
-      retell: cause =>
-        toComposerError(cause as ToolResult, { label: this.#unit.label, manifest, timeoutMs: TIMEOUT_MS }),
+      retell: cause => toComposerError(cause as ToolResult, { label: this.#unit.label, manifest }),
       settle: made => this.#settle(manifest, made),
     }
   }
@@ -185,7 +182,6 @@ class PhpFolder {
       hasLock: this.#lock !== null,
       plugins: this.#plugins,
       allowSources,
-      timeoutMs: TIMEOUT_MS,
       label,
       manifest,
     }

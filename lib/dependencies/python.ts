@@ -94,16 +94,7 @@ const MAX_MANIFEST_CHARS = 1024 * 1024
 const OPTIONS_SETTING = 'FN_PY_REQUIREMENTS_OPTIONS'
 
 interface PythonStepOptions {
-  settings: Pick<
-    Settings,
-    | 'autoRequirements'
-    | 'autoInferPyDeps'
-    | 'pyInferBackend'
-    | 'autoInferWriteManifest'
-    | 'autoInferStrict'
-    | 'preinstallPyDepsOnStart'
-    | 'pyRequirementsOptions'
-  >
+  settings: Settings
   functionsRoot: string
   imports: PythonImports
   /** uv's program, null when it is not there. */

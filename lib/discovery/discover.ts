@@ -9,6 +9,7 @@ import { pathWarning } from './disk.ts'
 import { ConfigReader, type DiscoverOptions, FolderFacts } from './folder.ts'
 import { FunctionMaker, type Revisions, type Settled, settleKeys } from './functions.ts'
 import { addHandlers } from './handlers.ts'
+import { nameSome } from './layouts.ts'
 import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
 import { type Context, Contribution, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
 
@@ -161,15 +162,11 @@ function withoutHandlers(
   return ignored.filter(({ path }) => !handlers.has(path))
 }
 
-/** Test files named in one warning. */
-const MAX_NAMED_TESTS = 5
-
 /** One warning for all test files that would be routes by the other rules. */
 function toTestWarnings(ignored: readonly IgnoredPath[]): Warning[] {
   const paths = ignored.filter(({ kind }) => kind === 'test').map(({ path }) => path)
   if (paths.length === 0) return []
-  const rest = paths.length > MAX_NAMED_TESTS ? ` and ${paths.length - MAX_NAMED_TESTS} more` : ''
-  const message = `test files are not served: ${paths.slice(0, MAX_NAMED_TESTS).join(', ')}${rest}`
+  const message = `test files are not served: ${nameSome(paths)}`
   const hint = 'To serve one, name it in fn.routes.json. Rename it with "_" in front, or move it, to end this warning.'
   return [{ code: 'TEST_FILE', path: paths[0]!, message, hint }]
 }
@@ -202,7 +199,7 @@ export interface Explanation {
  * @param urlPath - decoded request path
  */
 export function explainIgnored(discovery: Pick<Discovery, 'ignored' | 'warnings'>, urlPath: string): Explanation {
-  const wanted = urlPath.toLowerCase().split('/').filter(isText)
+  const wanted = urlPath.toLowerCase().split('/').filter(Boolean)
   return {
     ignored: discovery.ignored.filter(({ path }) => couldMean(path, wanted)),
     warnings: discovery.warnings.filter(({ path }) => couldMean(path, wanted)),
@@ -251,8 +248,4 @@ function isSame(wanted: readonly string[], words: readonly string[]): boolean {
     if (text === undefined || !(word.startsWith('[') || word === text)) return false
   }
   return words.length === wanted.length
-}
-
-function isText(text: string): boolean {
-  return text !== ''
 }

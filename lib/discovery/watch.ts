@@ -39,8 +39,6 @@ export interface WatchOptions {
   loaded?: LoadedFiles | null
   debounceMs?: number
   pollMs?: number
-  /** True scans the tree every `pollMs` from the start, for file systems that report no changes. */
-  poll?: boolean
   watchFolder?: WatchFolder
 }
 
@@ -51,19 +49,15 @@ export interface Watcher {
   close: () => void
 }
 
-/** Watches the functions root, also while it does not exist. Keeps no process alive. */
-export function watchTree(options: WatchOptions): Watcher {
-  return new FileWatcher(options)
-}
-
 const NO_FOLDERS: ReadonlySet<string> = new Set()
 
-class FileWatcher implements Watcher {
+/** Watches the functions root, also while it does not exist. Keeps no process alive. */
+export class FileWatcher implements Watcher {
   readonly ready: Promise<void>
   readonly #options: WatchOptions
   readonly #clock: Clock
   readonly #changes: ChangeQueue
-  #tree: TreeWatcher | null = null
+  readonly #tree: TreeWatcher
   #poller: Poller | null = null
   readonly #outside: OutsideWatcher | null
   #isLimited = false
@@ -88,44 +82,35 @@ class FileWatcher implements Watcher {
       isHalfSaved: paths => settler.mustWait(paths),
       onChange: paths => this.#report(paths),
     })
-    if (options.poll === true) this.#poll()
-    else this.#watch(options.watchFolder ?? watchPlain)
+    this.#tree = new TreeWatcher({
+      clock,
+      rootPath,
+      excluded: this.#excluded,
+      watchFolder: options.watchFolder ?? watchPlain,
+      mark: this.#mark,
+      onReady: this.#setReady,
+      onLimit: code => this.#poll(code),
+    })
     this.#outside = options.loaded ? this.#watchOutside(options.loaded) : null
   }
 
   close(): void {
     this.#isClosed = true
     this.#changes.close()
-    this.#tree?.close()
+    this.#tree.close()
     this.#poller?.close()
     this.#outside?.close()
     this.#setReady()
   }
 
-  #watch(watchFolder: WatchFolder): void {
-    const { rootPath } = this.#options
-    this.#tree = new TreeWatcher({
-      clock: this.#clock,
-      rootPath,
-      excluded: this.#excluded,
-      watchFolder,
-      mark: this.#mark,
-      onReady: this.#setReady,
-      onLimit: code => this.#handleLimit(code),
-    })
-  }
-
-  #handleLimit(code: string): void {
+  /** The tree cannot be watched any more. */
+  #poll(code: string): void {
     this.#warnLimit(code)
-    // Changes between the last watch and the first scan are unknown.
-    this.#poll(() => this.#mark(''))
-  }
-
-  #poll(onFirstLook: () => void = () => {}): void {
     if (this.#isClosed) return
     const { rootPath, pollMs = POLL_MS } = this.#options
     const onReady = (): void => {
-      onFirstLook()
+      // Changes between the last watch and the first scan are unknown.
+      this.#mark('')
       this.#setReady()
     }
     this.#poller = new Poller({
@@ -182,7 +167,7 @@ class FileWatcher implements Watcher {
     const isLoaded = this.#options.loaded?.note(changed) === true
     const paths = new Set([...changed].filter(path => !isAbsolute(path)))
     if (paths.size > 0 || isLoaded) await this.#options.onChange(paths)
-    if (paths.has('fn.config.json')) this.#tree?.rescan()
+    if (paths.has('fn.config.json')) this.#tree.rescan()
   }
 }
 

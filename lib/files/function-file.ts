@@ -5,9 +5,9 @@
  * their content to the function that the link belongs to.
  */
 
-import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
+import { constants, fstatSync, openSync, readFileSync } from 'node:fs'
 import { dirname, relative, sep } from 'node:path'
-import { inHeldFolder, NOT_THROUGH_LINKS } from './own-folder.ts'
+import { closing, inHeldFolder, NOT_THROUGH_LINKS } from './own-folder.ts'
 
 /** Reads a whole file by its full path. @throws Error of the file system, or UnreadForFunctionError */
 export type FileReader = (path: string) => Buffer
@@ -54,7 +54,7 @@ export function createClosedReader(root: string): FileReader {
 
 function readPlainFile(path: string, shown: string): Buffer {
   const file = openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS)
-  try {
+  return closing(file, () => {
     const stats = fstatSync(file)
     const { nlink, mode, size } = stats
     if (!stats.isFile()) throw new UnreadForFunctionError(shown, 'is no regular file')
@@ -62,7 +62,5 @@ function readPlainFile(path: string, shown: string): Buffer {
     if (nlink > 1 && (mode & OTHERS_READ) === 0)
       throw new UnreadForFunctionError(shown, 'has a second name (hard link)')
     return readFileSync(file)
-  } finally {
-    closeSync(file)
-  }
+  })
 }

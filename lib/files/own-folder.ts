@@ -32,7 +32,7 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { type FileHandle, lstat, mkdir, open } from 'node:fs/promises'
+import { type FileHandle, lstat, open } from 'node:fs/promises'
 import { basename, dirname, join, relative, sep } from 'node:path'
 
 /** What stands where the gateway wants to write and must not be written to. `path` is the full path of it. */
@@ -117,15 +117,12 @@ export class OwnFolder {
     return this.path
   }
 
-  /** As `make`, without holding up the process. */
+  /** As `make`, without holding up the process where nothing is missing. */
   async ensure(): Promise<string> {
-    for (const [at, path] of this.#parts().entries()) {
-      const stats = await lstat(path).catch(nullIfMissing)
-      if (stats === null) {
-        const isMade = await mkdir(path).then(() => true, falseIfThere)
-        if (isMade) this.#give(at)
-      }
-      this.#checkPart(path, stats ?? (await lstat(path)))
+    for (const path of this.#parts()) {
+      const stats = await lstat(path).catch(() => null)
+      if (stats === null) return this.make()
+      this.#checkPart(path, stats)
     }
     this.#ignore()
     return this.path
@@ -152,12 +149,10 @@ export class OwnFolder {
     try {
       inHeldFolder(this.#base, [name], path, held => {
         const file = openSync(join(held, IGNORE_FILE), 'wx', 0o644)
-        try {
+        closing(file, () => {
           writeFileSync(file, text)
           giveFile(file, null, held)
-        } finally {
-          closeSync(file)
-        }
+        })
       })
     } catch {
       // Another process wrote it, or it cannot be written: the folder serves all the same.
@@ -231,11 +226,7 @@ export class OwnFolder {
     } catch {
       return null
     }
-    try {
-      return fstatSync(file).isFile() ? readFileSync(file) : null
-    } finally {
-      closeSync(file)
-    }
+    return closing(file, () => (fstatSync(file).isFile() ? readFileSync(file) : null))
   }
 
   /**
@@ -271,7 +262,7 @@ export class OwnFolder {
       return inHeldFolder(this.#base, this.#names, this.path, work)
     } catch (error) {
       // Names the part that is not a folder.
-      if (hasCode(error, 'ENOTDIR') || hasCode(error, 'ELOOP')) this.check()
+      if (hasCode(error, 'ENOTDIR', 'ELOOP')) this.check()
       throw error
     }
   }
@@ -351,18 +342,17 @@ export function namesIn(folder: string): string[] {
   }
 }
 
-function hasCode(error: unknown, code: string): boolean {
-  return (error as NodeJS.ErrnoException).code === code
+function hasCode(error: unknown, ...codes: string[]): boolean {
+  return codes.includes((error as NodeJS.ErrnoException).code ?? '')
 }
 
-function nullIfMissing(error: unknown): null {
-  if (!hasCode(error, 'ENOENT')) throw error
-  return null
-}
-
-function falseIfThere(error: unknown): false {
-  if (!hasCode(error, 'EEXIST')) throw error
-  return false
+/** Closes an open file after the work with it. */
+export function closing<T>(file: number, work: () => T): T {
+  try {
+    return work()
+  } finally {
+    closeSync(file)
+  }
 }
 
 /** Linux alone names open folders by a path; elsewhere the way is looked at and then walked. */
@@ -410,11 +400,9 @@ export function removeEntry(held: string, name: string): void {
     ignoreMissing(() => unlinkSync(path))
     return
   }
-  try {
+  closing(folder, () => {
     for (const entry of readdirSync(toPath(folder))) removeEntry(toPath(folder), entry)
-  } finally {
-    closeSync(folder)
-  }
+  })
   ignoreMissing(() => rmdirSync(path))
 }
 
@@ -423,7 +411,7 @@ function openFolder(path: string): number | null {
   try {
     return openSync(path, FOLDER | constants.O_NOFOLLOW)
   } catch (error) {
-    if (/^(?:ENOTDIR|ELOOP|ENOENT)$/.test(String((error as NodeJS.ErrnoException).code))) return null
+    if (hasCode(error, 'ENOTDIR', 'ELOOP', 'ENOENT')) return null
     throw error
   }
 }
@@ -432,7 +420,7 @@ function ignoreMissing(remove: () => void): void {
   try {
     remove()
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    if (!hasCode(error, 'ENOENT')) throw error
   }
 }
 
@@ -460,7 +448,7 @@ export async function openToRead(path: string): Promise<FileHandle | null> {
   try {
     return await openRegular(path, constants.O_RDONLY)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    if (!hasCode(error, 'ENOENT')) throw error
     return null
   }
 }
@@ -482,13 +470,11 @@ export async function syncFolder(path: string): Promise<void> {
     await folder.sync()
   } catch (error) {
     // Some file systems keep names safe by themselves and refuse to be asked.
-    if (!UNSYNCED.has((error as NodeJS.ErrnoException).code ?? '')) throw error
+    if (!hasCode(error, 'EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP')) throw error
   } finally {
     await folder.close()
   }
 }
-
-const UNSYNCED: ReadonlySet<string> = new Set(['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'])
 
 async function openRegular(path: string, flags: number): Promise<FileHandle> {
   let file: FileHandle
@@ -540,7 +526,7 @@ export function giveFolder(base: string, path: string, uid: number): void {
       if (statSync(held).uid === 0) chownSync(held, uid, -1)
     })
   } catch (error) {
-    if (!/^(?:ENOTDIR|ELOOP|ENOENT)$/.test(String((error as NodeJS.ErrnoException).code))) throw error
+    if (!hasCode(error, 'ENOTDIR', 'ELOOP', 'ENOENT')) throw error
   }
 }
 

@@ -10,10 +10,10 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { closeSync, linkSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
+import { linkSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { utimes } from 'node:fs/promises'
 import { hostname } from 'node:os'
-import { type OwnFolder, UnsafePathError } from './own-folder.ts'
+import { closing, type OwnFolder, UnsafePathError } from './own-folder.ts'
 
 const NAME = 'gateway.lock'
 /**
@@ -202,11 +202,7 @@ function createExclusively(path: string, text: string): boolean {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
     throw error
   }
-  try {
-    writeFileSync(file, text)
-  } finally {
-    closeSync(file)
-  }
+  closing(file, () => writeFileSync(file, text))
   return true
 }
 

@@ -21,7 +21,7 @@ import {
 } from 'node:fs'
 import { chmod, copyFile, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, normalize } from 'node:path'
-import { NOT_THROUGH_LINKS, type OwnFolder, toPath } from './own-folder.ts'
+import { closing, NOT_THROUGH_LINKS, type OwnFolder, toPath } from './own-folder.ts'
 import { endOrphans, killGroupAsUser, runAsUser, runAsUserSync } from './user-signals.ts'
 
 /** Folder of `.svc` with the folders of users. */
@@ -74,11 +74,7 @@ export class ToolUser {
   give(folder: OwnFolder): void {
     folder.hold(held => {
       const file = openSync(held, constants.O_RDONLY)
-      try {
-        this.#give(file)
-      } finally {
-        closeSync(file)
-      }
+      closing(file, () => this.#give(file))
     })
   }
 
@@ -97,12 +93,7 @@ export class ToolUser {
     const held = toPath(file)
     for (const name of readdirSync(held)) {
       const entry = tryOpen(join(held, name))
-      if (entry === null) continue
-      try {
-        this.#give(entry)
-      } finally {
-        closeSync(entry)
-      }
+      if (entry !== null) closing(entry, () => this.#give(entry))
     }
   }
 

@@ -46,7 +46,6 @@ const toInstall = (more: object = {}) => ({
   hasLock: false,
   plugins: [] as string[],
   allowSources: false,
-  timeoutMs: 180_000,
   label: 'shop/cart',
   manifest: new ComposerManifest(TEXT, 'shop/cart/composer.json'),
   ...more,

@@ -22,7 +22,6 @@ const INSTALL = {
   cwd: '/tmp',
   hasLock: false,
   allowSources: false,
-  timeoutMs: 180_000,
   label: 'shop/cart',
   manifest: 'shop/cart/package.json',
   imported: [{ name: 'lefft', file: 'shop/cart/handler.js', line: 7 }],

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import type { Warning } from '../../lib/core/errors.ts'
 import { LoadedFiles } from '../../lib/discovery/loaded-files.ts'
 import type { Snapshot } from '../../lib/discovery/snapshot.ts'
-import { watchTree, type WatchOptions } from '../../lib/discovery/watch.ts'
+import { FileWatcher, type WatchOptions } from '../../lib/discovery/watch.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { snapshotOf } from '../helpers/discovery.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -51,7 +51,13 @@ async function watching(t: Test, entries: Record<string, TreeEntry>, options: Pa
   })
   const told = new LineMessage()
   const { onChange, onWarning } = told
-  const watcher = watchTree({ rootPath: tree.path('root'), onChange, onWarning, debounceMs: DEBOUNCE_MS, ...options })
+  const watcher = new FileWatcher({
+    rootPath: tree.path('root'),
+    onChange,
+    onWarning,
+    debounceMs: DEBOUNCE_MS,
+    ...options,
+  })
   // The watcher keeps no process alive, this one has to wait for it.
   const alive = setInterval(() => {}, 1000)
   t.teardown(() => {
@@ -130,13 +136,6 @@ t.test('[discovery/layouts.39] without watches the tree is looked at', async t =
   told.clear()
   rmSync(path('b'), { recursive: true })
   await told.until('')
-})
-
-t.test('[discovery/layouts.37] polling can be asked for', async t => {
-  const { told, write } = await watching(t, { 'a/x.js': '' }, { poll: true, pollMs: 5 })
-  write({ 'a/x.js': 'changed' })
-  await told.until('a/x.js')
-  t.same(told.warnings, [])
 })
 
 /** Resolves when a change of a file in a folder has reached every watcher of this process that was there before. */
