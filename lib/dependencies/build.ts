@@ -68,7 +68,7 @@ export interface Builder {
   /** Files in a function's folder that decide; absent: none. */
   manifests?: readonly string[]
   /** Functions whose sources are read at once where each read starts a tool; absent where none does, or one serves all. */
-  looksAtOnce?: number
+  looksAtOnce?: number | undefined
   /** Names the work, before `<runtime> function <name>`; default `building`. */
   action?: string
   /** False where nothing is done before a call asks for it; default true. */
@@ -281,7 +281,7 @@ const METHOD_PREFIX = /^(?:get|post|put|patch|delete)(?:\.|$)/i
 
 /**
  * True when a source file beside the handler belongs to it: `_` files always, plain files only in the folder of a
- * function, where files with a method or a `[token]` in their name are routes of their own.
+ * function, where files with a method or a `[token]` in their name are separate routes.
  */
 export function isMember(fn: FunctionVersion, fileName: string): boolean {
   if (fileName.startsWith('.')) return false
@@ -293,7 +293,7 @@ export function isMember(fn: FunctionVersion, fileName: string): boolean {
 // Source text without a compiler: code, comments and quoted text.
 
 /**
- * Comments and quoted text of each language; of a block comment that may be nested only its beginning. What is not closed goes up
+ * Comments and quoted text of each language; of a block comment that may be nested only its beginning. Without an end they reach
  * to the end of the text.
  */
 export const GO_TEXT =

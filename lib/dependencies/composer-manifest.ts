@@ -242,7 +242,7 @@ export class ComposerLock {
     throw installError(`${label}: ${why}`, { file: label }, 'delete it, and it is made again from composer.json')
   }
 
-  /** Those that are installed; what only development needs is not. */
+  /** Those that are installed; packages for development are not. */
   get packages(): LockedPackage[] {
     return packagesIn(this.#json.packages)
   }

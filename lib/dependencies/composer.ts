@@ -1,4 +1,4 @@
-/** Composer in an empty folder: how it is called, what it may see, and what its errors mean. Owner: page dependencies/php. */
+/** Composer in an empty folder: its arguments, its environment, and the meaning of its errors. Owner: page dependencies/php. */
 
 import { openSync, readSync } from 'node:fs'
 import type { GatewayError } from '../core/errors.ts'
@@ -38,7 +38,7 @@ interface ComposerInstall extends ComposerAsker {
   cwd: string
   /** The folder that Composer may write to, `cwd` in it; absent where it runs as the gateway. */
   draft?: OwnFolder
-  /** Full path of a folder above it: repositories there and further up are none of the function's. */
+  /** Full path of a folder above it: repositories there and further up do not belong to the function. */
   ceiling: string
   hasLock: boolean
   /** Names of packages whose plugins may run. */
@@ -172,7 +172,7 @@ export function toComposerError(result: ToolResult, { label, manifest }: Compose
   }
   const tail = toTail(result.output)
   const cause = findCause(result.output, manifest)
-  // Without a cache it goes on all the same.
+  // Composer works without a cache too.
   const said = result.output.replace(/^Cannot create cache directory.*$/gm, '')
   const reading = [...PASSING, ...LASTING].find(([pattern]) => pattern.test(said))
   const message = `${label}: composer: ${tail === '' ? (result.problem ?? `exited with code ${result.code}`) : tail}`

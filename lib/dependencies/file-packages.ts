@@ -55,7 +55,7 @@ export class FileCollector implements FilePackages {
   }
 }
 
-/** Why a set is not filled with what its key does not stand for. */
+/** The reason why a set is not filled with files other than those of its key. */
 export const CHANGED_MEANWHILE = 'a package in a path was changed while it was read; it is tried again'
 
 interface PackagePlaces {

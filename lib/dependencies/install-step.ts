@@ -189,12 +189,12 @@ export function labelOf({ label }: Pick<InstallUnit, 'label'>, name: string): st
   return label === '.' ? name : `${label}/${name}`
 }
 
-/** True for what has the name, links that lead nowhere too. */
+/** True for an entry of that name, also for a broken link. */
 export function hasFile(folder: string, name: string): boolean {
   return lstatSync(join(folder, name), { throwIfNoEntry: false }) !== undefined
 }
 
-/** False for a link: what it leads to is not the gateway's to write. True for what is not there. */
+/** False for a link: its target is not the gateway's to write. True for a missing file. */
 export function isWritable(folder: OwnFolder, name: string): boolean {
   return lstatSync(folder.pathOf(name), { throwIfNoEntry: false })?.isFile() !== false
 }
@@ -215,7 +215,7 @@ export function readSmallFile(path: string, label: string): string | null {
 /**
  * The object of a JSON manifest.
  * @param example - the field that people write, for the hint
- * @throws GatewayError with file and line when it is none
+ * @throws GatewayError with file and line when it is not one
  */
 export function parseManifest(text: string, label: string, example: string): Record<string, unknown> {
   const parsed = parseJsonText(text, MAX_MANIFEST_BYTES)

@@ -12,14 +12,14 @@
  * `Builds` (resolve.ts) asks an `Installer` as it asks the builders of go and rust: it shares the work of calls for one function,
  * bounds how many tools run, reports progress, and keeps a failure until the function's files change.
  *
- * WHAT A STEP HAS TO PROVIDE is `InstallStep` (install-step.ts): fields for the mechanism, `plan` to say what a folder wants, and in the plan
+ * A step provides `InstallStep` (install-step.ts): fields for the mechanism, `plan` to read the dependencies of a folder, and in the plan
  * `fill` (run the tool in an empty folder), `blame` and `unmet` (imports without a package), `settle` (manifests and lock files beside
  * the function).
- * It throws `installError` for what only an edit mends (kept until then) and `passingError` for what may pass (network, time).
+ * It throws `installError` for a failure that lasts until an edit, and `passingError` for one that may pass (network, time).
  */
 
 import { accessSync, constants, lstatSync, type Stats } from 'node:fs'
-import { dirname, join, relative, sep } from 'node:path'
+import { dirname, join, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -35,6 +35,7 @@ import {
   type BuildTools,
   joinResults,
   type InstallResult,
+  toFolderName,
   type Toolchain,
 } from './build.ts'
 import { type DependencyRecord, InstallRecords, readState } from './dependency-state.ts'
@@ -73,7 +74,7 @@ const FAILED_BEFORE = {
   hint: 'correct the import, or save the file to try again',
 }
 
-/** A unit that is looked at: ready, or with what is to be done. */
+/** A unit that was checked: ready, or with the plan of its install. */
 interface Look {
   unit: InstallUnit
   folder: PackageFolder
@@ -101,7 +102,7 @@ export class Installer implements Builder {
   readonly timeoutMs = INSTALL_TIMEOUT_SECONDS * 1000
   readonly action = 'installing packages of'
   readonly isAhead: boolean
-  readonly looksAtOnce?: number
+  readonly looksAtOnce: number | undefined
   readonly #step: InstallStep
   readonly #options: InstallerOptions
   readonly #sets: PackageSets
@@ -126,7 +127,7 @@ export class Installer implements Builder {
     this.concurrency = step.concurrency
     this.manifests = step.manifests
     this.isAhead = step.isAhead
-    if (step.looksAtOnce !== undefined) this.looksAtOnce = step.looksAtOnce
+    this.looksAtOnce = step.looksAtOnce
     this.#records = new InstallRecords(step.runtime, options.clock)
     this.#sets = new PackageSets(new OwnFolder(options.functionsRoot, '.svc', 'deps'), options)
   }
@@ -463,13 +464,13 @@ export class Installer implements Builder {
     functions.sort((a, b) => (a.entryFile < b.entryFile ? -1 : 1))
     const packs = [...new Set(functions.flatMap(({ policy }) => policy.sharedDeps))]
     const packFolders = [...new Set(functions.flatMap(one => this.#packsOrNone(one)))]
-    const label = this.#toLabel(fn.fnDir)
+    const label = toFolderName(this.#options.functionsRoot, fn.fnDir)
     const asked = this.#asked.get(fn.fnDir) ?? []
     return { folder: fn.fnDir, label, functions, isPack: false, packs, packFolders, asked, failed: NO_FAILED }
   }
 
   #packUnit(folder: string): InstallUnit {
-    const label = this.#toLabel(folder)
+    const label = toFolderName(this.#options.functionsRoot, folder)
     return { folder, label, functions: [], isPack: true, packs: [], packFolders: [], asked: [], failed: NO_FAILED }
   }
 
@@ -480,10 +481,6 @@ export class Installer implements Builder {
     } catch {
       return []
     }
-  }
-
-  #toLabel(folder: string): string {
-    return relative(this.#options.functionsRoot, folder).split(sep).join('/') || '.'
   }
 
   /** Two parts: the files that the gateway may write itself, and the rest. */
@@ -543,10 +540,7 @@ export function toClosedText(
   const { code, path, syscall } = thrown as NodeJS.ErrnoException
   const at = path === undefined ? folder : syscall === 'access' ? path : dirname(path)
   const isKnown = at === functionsRoot || at.startsWith(functionsRoot + sep)
-  const shown =
-    relative(functionsRoot, isKnown ? at : folder)
-      .split(sep)
-      .join('/') || '.'
+  const shown = toFolderName(functionsRoot, isKnown ? at : folder)
   const place = shown === '.' ? 'the functions root' : shown
   if (code === 'EROFS') {
     const message = `${place} is on a read-only file system, and packages are installed beside the function`

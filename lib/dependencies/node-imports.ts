@@ -1,4 +1,4 @@
-/** Which packages functions of one folder import: a quick look, then a real parse by a program of its own. Owner: page dependencies/node. */
+/** Which packages functions of one folder import: a quick scan, then a parse in a separate process. Owner: page dependencies/node. */
 
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve, sep } from 'node:path'

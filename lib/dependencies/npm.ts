@@ -1,4 +1,4 @@
-/** npm in an empty folder: what it is called with, what it may see, and what its errors mean. Owner: page dependencies/node. */
+/** npm in an empty folder: its arguments, its environment, and the meaning of its errors. Owner: page dependencies/node. */
 
 import type { GatewayError } from '../core/errors.ts'
 import { type HostEnv, toToolHostEnv } from '../core/host.ts'

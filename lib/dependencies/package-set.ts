@@ -282,7 +282,7 @@ function toCount(value: unknown): number {
 
 interface Placing {
   isCopied: boolean
-  /** Whose the folders are to be, where this process may give them away. */
+  /** The owner of the folders, where this process may give them away. */
   owner: { uid: number; gid: number } | null
 }
 

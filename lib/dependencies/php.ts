@@ -88,7 +88,7 @@ export function createPhpStep(options: PhpStepOptions): InstallStep {
   }
 }
 
-/** Which packages fit depends on PHP's version and extensions. */
+/** PHP's version and extensions decide which packages fit. */
 function readVersion(program: string, tools: BuildTools, cwd: string): Promise<string> {
   const script =
     '$names = get_loaded_extensions(); sort($names); echo PHP_MAJOR_VERSION, ".", PHP_MINOR_VERSION, " ", implode(" ", $names);'

@@ -163,7 +163,7 @@ function readMetadata(path: string): Distribution[] {
 
 /** Lines of a handler that are looked through for `#@requirements` (§8). */
 const INLINE_LINES = 30
-/** Characters of one requirement with its hashes, and of what is shown of a line that is none. */
+/** Characters of one requirement with its hashes, and of the part that is shown of another line. */
 const MAX_REQUIREMENT_CHARS = 64 * 1024
 const MAX_SHOWN_CHARS = 200
 

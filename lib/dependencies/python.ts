@@ -344,7 +344,7 @@ class PythonFolder {
       doubt.line === null
         ? `${where} has that name`
         : `${where}:${doubt.line} changes sys.path to what cannot be read before it runs`
-    const text = `${names}: not installed, because ${why}; what is a package has to be named in requirements.txt`
+    const text = `${names}: not installed, because ${why}; packages must be named in requirements.txt`
     this.#options.onNote(`${this.#unit.label}: ${text}`)
   }
 

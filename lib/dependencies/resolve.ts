@@ -1,5 +1,5 @@
 /**
- * What a function needs before a worker of it can start: for go and rust its program, for python, node and php its packages.
+ * Prepares a function before a worker of it starts: for go and rust its program, for python, node and php its packages.
  * Spec: §2.16.
  *
  *   prepare(fn) ─► waiting ─► resolving: reads the sources ─┬► all is there ──────────────────────────► ready
@@ -35,7 +35,7 @@ import { CargoHome, createRustBuilder } from './rust.ts'
 
 /** Functions whose sources are read in one turn of the event loop, at some 0.1 ms each. */
 const STARTS_PER_TURN = 16
-/** Milliseconds after which reading what a function needs counts as work. */
+/** Milliseconds after which reading a function's dependencies counts as work. */
 const LONG_LOOK_MS = 2000
 /** Milliseconds that a failure waits, while builds go on, for functions that fail for the same cause. */
 const REPORT_MS = 2000

@@ -100,7 +100,7 @@ export class SharedPacks {
 
   /**
    * As `dirsOf`, for a function that is about to run.
-   * @throws GatewayError LOAD_FAILED naming the places looked at when one is missing
+   * @throws GatewayError LOAD_FAILED that names the searched folders when one is missing
    */
   require(fn: Pick<FunctionVersion, 'runtime' | 'policy' | 'entryFile'>): string[] {
     if (!hasPacks(fn.runtime)) return []

@@ -32,7 +32,7 @@ export interface Discovery {
 
 const NO_REVISIONS: Revisions = new Map()
 
-/** One discovery, what it was made of, and what the next one begins with. */
+/** One discovery, its inputs, and the state that the next one begins with. */
 interface Last {
   snapshot: Snapshot
   outerEnv: OuterEnv
@@ -49,7 +49,7 @@ export interface Discoverer {
   discover: (snapshot: Snapshot, outerEnv?: OuterEnv, revisions?: Revisions) => Discovery
 }
 
-/** Discovers once. Equal snapshots give deeply equal outcomes. Never throws: what is wrong is a warning. */
+/** Discovers once. Equal snapshots give deeply equal outcomes. Never throws: mistakes are warnings. */
 export function discover(snapshot: Snapshot, options: DiscoverOptions, outerEnv?: OuterEnv): Discovery {
   return createDiscoverer(options).discover(snapshot, outerEnv)
 }

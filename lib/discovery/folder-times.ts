@@ -1,5 +1,5 @@
 /**
- * Which folders of a tree may be other ones than they were when they were listed: two looks at times for a folder with one file
+ * Finds the folders of a tree that may have changed since they were listed: two checks of times for a folder with one file
  * take a tenth of the time of listing it. Owner: §2.2, page discovery/layouts.
  *
  *   listed ─► times of the folder, kept ─► reload of everything ─► same times, and its files of the same size and time ─► kept
@@ -109,7 +109,7 @@ export class FolderTimes implements ListingTimes {
   #isSame(node: DirNode): boolean {
     const times = this.#known.get(node)
     if (times === undefined) return false
-    // A link on the way to it that leads elsewhere now is found where the link lies.
+    // A link on the way to it that leads elsewhere now is found in the folder that holds the link.
     const path = node.realPath
     const now = this.#stat(path)
     if (now === undefined || now.ctimeMs !== times.ctimeMs || now.mtimeMs !== times.mtimeMs) return false

@@ -286,7 +286,7 @@ class Sorter {
       for (const choice of chooseRoutes(group)) {
         this.#settle(choice, 'DUPLICATE_ROUTE', 'answers its route', 'Delete them, or rename them.')
         const { method } = choice.chosen
-        // Which methods a config that cannot be used would list is unknown: it refuses calls by all of them.
+        // The methods that an unusable config would list are unknown: it refuses calls by all of them.
         const defaults = this.#config?.problem === undefined ? GET_ALONE : METHODS
         const methods = method === null ? (this.#config?.invoke.methods ?? defaults) : [method]
         routes.push({ file: choice.chosen, methods })

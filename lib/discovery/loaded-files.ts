@@ -1,5 +1,5 @@
 /**
- * Which source files the workers of each function loaded, wherever they lie, and which functions a change of one makes out
+ * Which source files the workers of each function loaded, in any folder, and which functions a change of one makes out
  * of date. Owner: §2.2, page discovery/layouts.
  *
  *   worker ──files──► report ──► folders to watch        changed file ──► revision of each function that loaded it
@@ -14,7 +14,7 @@ import { extensionOf, manifestRuntime } from './file-name.ts'
 import { sourcesBelow, stampOf } from './functions.ts'
 import { type DirNode, type FileEntry, findFolder, type Snapshot } from './snapshot.ts'
 
-/** Files remembered at most; what is loaded beyond them is not seen when it changes. */
+/** Files remembered at most; changes of others are not seen. */
 export const MAX_LOADED_FILES = 10_000
 
 /** Full paths of the loaded files of each folder. */

@@ -12,7 +12,7 @@ import { below, leadsBack, parentOf, toChild } from './disk.ts'
 import { CONFIG_FILES, extensionOf, isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason, usualRole } from './layouts.ts'
 
-/** Folder levels below the functions root that are read at all; helper sources may lie deeper than routes. */
+/** Folder levels below the functions root that are read at all; helper sources may be deeper than routes. */
 export const MAX_TREE_DEPTH = 12
 
 export interface FileEntry {
@@ -95,7 +95,7 @@ export const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null,
 /** Folders read before other work of the process gets its turn. */
 const FOLDERS_PER_TURN = 50
 
-/** Reads the tree at once. Never throws: what cannot be read is a warning of its folder. */
+/** Reads the tree at once. Never throws: an unreadable entry is a warning of its folder. */
 export function readSnapshotSync(options: SnapshotOptions): Snapshot {
   const steps = new Reader(options).read()
   for (;;) {

@@ -45,7 +45,7 @@ export function createClosedReader(root: string): FileReader {
       return inHeldFolder(root, names, dirname(path), folder => readPlainFile(`${folder}/${name}`, shown))
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException
-      // A part of the way that is a link is no folder.
+      // A part of the way that is a link is not a folder.
       if (code === 'ELOOP' || code === 'ENOTDIR') throw new UnreadForFunctionError(shown, 'is a link, or is below one')
       throw error
     }
@@ -57,7 +57,7 @@ function readPlainFile(path: string, shown: string): Buffer {
   return closing(file, () => {
     const stats = fstatSync(file)
     const { nlink, mode, size } = stats
-    if (!stats.isFile()) throw new UnreadForFunctionError(shown, 'is no regular file')
+    if (!stats.isFile()) throw new UnreadForFunctionError(shown, 'is not a regular file')
     if (size > MAX_BYTES) throw new UnreadForFunctionError(shown, `has ${size} bytes, more than ${MAX_BYTES}`)
     if (nlink > 1 && (mode & OTHERS_READ) === 0)
       throw new UnreadForFunctionError(shown, 'has a second name (hard link)')

@@ -35,7 +35,7 @@ import {
 import { type FileHandle, lstat, open } from 'node:fs/promises'
 import { basename, dirname, join, relative, sep } from 'node:path'
 
-/** What stands where the gateway wants to write and must not be written to. `path` is the full path of it. */
+/** Something that must not be written to has a name that the gateway writes. `path` is its full path. */
 export class UnsafePathError extends Error {
   readonly code = 'UNSAFE_PATH'
   readonly path: string
@@ -128,7 +128,7 @@ export class OwnFolder {
     return this.path
   }
 
-  /** What root makes belongs to the owner of the folder around it, who may edit and delete it then. */
+  /** Gives a folder that root made to the owner of the folder around it, who may then edit and delete it. */
   #give(at: number): void {
     if (process.geteuid?.() !== 0) return
     const names = this.#names.slice(0, at + 1)
@@ -206,7 +206,7 @@ export class OwnFolder {
 
   /**
    * What has the name, null when nothing has.
-   * @throws UnsafePathError when it is no regular file, or a part of the folder is a link
+   * @throws UnsafePathError when it is not a regular file, or a part of the folder is a link
    */
   statFile(name: string): Stats | null {
     this.check()

@@ -5,14 +5,15 @@
  *                     │ its process is gone
  *                     └─► gateway.lock.<id of the dead one>   the right to remove it, itself such a lock
  *
- * Who finds a dead holder's lock may not simply remove it: between the look and the removal another one may have done so
- * and have it now. So the right to remove exactly that one is taken first, and the lock looked at again.
+ * A gateway that finds a dead holder's lock may not simply remove it: between the check and the removal another one may have done
+ * so and taken the lock. So the right to remove exactly that one is taken first, and the lock is checked again.
  */
 
 import { randomBytes } from 'node:crypto'
 import { linkSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { utimes } from 'node:fs/promises'
 import { hostname } from 'node:os'
+import type { Clock } from '../core/clock.ts'
 import { closing, type OwnFolder, UnsafePathError } from './own-folder.ts'
 
 const NAME = 'gateway.lock'
@@ -33,12 +34,6 @@ export interface LockHolder extends ProcessMark {
   since: number
 }
 
-interface LockClock {
-  wall(): number
-  setTimeout(callback: () => void, ms: number): NodeJS.Timeout
-  clearTimeout(timer: NodeJS.Timeout): void
-}
-
 /**
  * The folder was deleted or moved while the lock was held.
  * @param holder - who took the lock meanwhile; null when it was taken again, in a folder without any other file
@@ -48,7 +43,7 @@ type LockListener = (holder: LockHolder | null) => void
 /** The lock of one functions root; the parts of a gateway share one object. */
 export class RootLock {
   readonly #folder: OwnFolder
-  readonly #clock: LockClock
+  readonly #clock: Clock
   readonly #link: typeof linkSync
   #held: LockHolder | null = null
   #timer: NodeJS.Timeout | null = null
@@ -58,7 +53,7 @@ export class RootLock {
    * @param folder - `.svc` of the root; made when the lock is asked for
    * @param link - gives a file a second name, where the file system can
    */
-  constructor(folder: OwnFolder, clock: LockClock, link: typeof linkSync = linkSync) {
+  constructor(folder: OwnFolder, clock: Clock, link: typeof linkSync = linkSync) {
     this.#folder = folder
     this.#clock = clock
     this.#link = link
@@ -160,7 +155,7 @@ export class RootLock {
     }
   }
 
-  /** @returns null when it is gone. What cannot be read was cut off by a crash of the machine; its age decides. */
+  /** @returns null when it is gone. A lock that cannot be read was cut off by a crash of the machine; its age decides. */
   #read(name: string): LockHolder | null {
     const entry = this.#folder.list(/^gateway\.lock/).find(one => one.name === name)
     if (entry === undefined) return null
@@ -191,7 +186,7 @@ export class RootLock {
   }
 }
 
-/** What file systems without hard links say. */
+/** Errors of file systems without hard links. */
 const WITHOUT_LINKS: ReadonlySet<string> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'])
 
 function createExclusively(path: string, text: string): boolean {

@@ -48,7 +48,7 @@ export class ToolUser {
     this.folder = state.below(USERS, String(uid))
   }
 
-  /** Whose the folder was last; null for a new one. */
+  /** The function or pack that had the folder last; null for a new one. */
   get dweller(): string | null {
     return this.folder.read(DWELLER)?.toString('utf8') ?? null
   }

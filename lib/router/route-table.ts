@@ -82,7 +82,7 @@ export class RouteTable {
   }
 
   /**
-   * Who answers a request.
+   * The function that answers a request.
    * @param method - as received; HEAD is looked up as GET
    * @param path - the request target without query, raw or canonical
    * @param host - the `Host` header, or what a trusted proxy forwarded; empty when there is none
@@ -224,7 +224,7 @@ interface Touched {
   entries: RouteEntry[]
 }
 
-/** Builds one table. Same claims in any order, same table. Nothing is thrown: what cannot be used is a warning. */
+/** Builds one table. Same claims in any order, same table. Nothing is thrown: an unusable claim is a warning. */
 export function buildRouteTable(claims: readonly Claim[], options: RouteTableOptions): RouteTable {
   return new RouteTableBuilder(options.forceUrl).build(claims, options.functions)
 }

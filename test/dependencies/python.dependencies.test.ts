@@ -114,7 +114,7 @@ t.test(
     await Promise.all(['changed', 'asked', 'found'].map(name => bed.builds.prepare(bed.fn(name))))
     t.match(bed.record('changed'), { resolved_packages: [], unresolved_imports: ['alpha'], last_install_status: 'ok' })
     t.same(bed.notes, [
-      'changed: alpha: not installed, because changed/handler.py:2 changes sys.path to what cannot be read before it runs; what is a package has to be named in requirements.txt',
+      'changed: alpha: not installed, because changed/handler.py:2 changes sys.path to what cannot be read before it runs; packages must be named in requirements.txt',
     ])
     t.match(bed.record('asked'), { resolved_packages: ['alpha==2.0'], unresolved_imports: [] })
     t.match(bed.record('found'), { inferred_imports: ['beta'], resolved_packages: ['beta==1.0'] })
