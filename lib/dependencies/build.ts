@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { type ErrorDetail, GatewayError } from '../core/errors.ts'
+import { type ErrorDetail, GatewayError, orNull } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
@@ -224,11 +224,7 @@ export function readOptional(path: string): string | null {
 
 /** The text of a file, null when it cannot be read. */
 export function tryRead(path: string): string | null {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch {
-    return null
-  }
+  return orNull(() => readFileSync(path, 'utf8'))
 }
 
 /** Files that are worked on at once. */

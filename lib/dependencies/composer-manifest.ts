@@ -3,9 +3,9 @@
  * Owner: page dependencies/php.
  */
 
-import { readdirSync } from 'node:fs'
 import { dirname, join, relative, sep } from 'node:path'
-import type { GatewayError } from '../core/errors.ts'
+import { namesIn } from '../files/own-folder.ts'
+import { type GatewayError, orNull } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { BuildKey } from './build-cache.ts'
 import { FileCollector, type FilePackages, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
@@ -228,12 +228,7 @@ export class ComposerLock {
   constructor(text: string, label: string) {
     this.text = text
     this.label = label
-    let json: unknown
-    try {
-      json = JSON.parse(text)
-    } catch {
-      json = null
-    }
+    const json: unknown = orNull(() => JSON.parse(text))
     if (isObject(json) && Array.isArray(json.packages)) {
       this.#json = json
       return
@@ -442,12 +437,8 @@ function expand(folder: string, path: string): string[] {
 }
 
 function matchesIn(folder: string, pattern: string): string[] {
-  try {
-    const names = readdirSync(folder).filter(name => !name.startsWith('.') && isMatch(name, pattern))
-    return names.sort().map(name => join(folder, name))
-  } catch {
-    return []
-  }
+  const names = namesIn(folder).filter(name => !name.startsWith('.') && isMatch(name, pattern))
+  return names.sort().map(name => join(folder, name))
 }
 
 /** True when `*` stands for any signs and `?` for one. Only the last `*` is ever taken back, so that no pattern takes long. */

@@ -1,7 +1,7 @@
 /** Composer in an empty folder: its arguments, its environment, and the meaning of its errors. Owner: page dependencies/php. */
 
 import { openSync, readSync } from 'node:fs'
-import type { GatewayError } from '../core/errors.ts'
+import { type GatewayError, orNull } from '../core/errors.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { closing, type OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './build.ts'
@@ -98,14 +98,12 @@ const HEAD_BYTES = 256
 
 /** True for Composer itself, which the functions' own PHP runs; false for a program around it, such as a shell script. */
 function isPhp(composer: string): boolean {
-  try {
+  const text = orNull(() => {
     const file = openSync(composer, 'r')
     const head = Buffer.alloc(HEAD_BYTES)
-    const text = closing(file, () => head.subarray(0, readSync(file, head)).toString('latin1'))
-    return /^(?:#![^\n]*\bphp[^\n]*\n)?\s*<\?php/.test(text)
-  } catch {
-    return false
-  }
+    return closing(file, () => head.subarray(0, readSync(file, head)).toString('latin1'))
+  })
+  return /^(?:#![^\n]*\bphp[^\n]*\n)?\s*<\?php/.test(text ?? '')
 }
 
 /** A sign of a failure in Composer's output, and how to mend it; `%s` is the entry of the manifest that failed. */

@@ -9,6 +9,7 @@
 import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
+import { orNull } from '../core/errors.ts'
 import type { FileReader } from '../files/function-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { below, mapSome } from './build.ts'
@@ -161,12 +162,8 @@ export function toPackageBounds({ root, read, allowSources }: PackageChecks, fol
 
 /** The real path of what is inside a folder; null for what is not, or is not there. */
 export function findInside(path: string, bound: string | null): string | null {
-  try {
-    const real = realpathSync(path)
-    return bound !== null && real.startsWith(bound + sep) ? real : null
-  } catch {
-    return null
-  }
+  const real = orNull(() => realpathSync(path))
+  return bound !== null && real?.startsWith(bound + sep) === true ? real : null
 }
 
 /** Regular files; links are left out, because they could lead anywhere. */

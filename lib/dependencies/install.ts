@@ -22,7 +22,7 @@ import { accessSync, constants, lstatSync, type Stats } from 'node:fs'
 import { dirname, join, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, orNull } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { KeyedMutex } from '../core/semaphore.ts'
@@ -463,7 +463,8 @@ export class Installer implements Builder {
     const functions = [...beside.filter(other => other.key !== fn.key), fn]
     functions.sort((a, b) => (a.entryFile < b.entryFile ? -1 : 1))
     const packs = [...new Set(functions.flatMap(({ policy }) => policy.sharedDeps))]
-    const packFolders = [...new Set(functions.flatMap(one => this.#packsOrNone(one)))]
+    // A pack that another function of the folder lacks is that function's trouble.
+    const packFolders = [...new Set(functions.flatMap(one => orNull(() => this.#options.packsOf(one)) ?? []))]
     const label = toFolderName(this.#options.functionsRoot, fn.fnDir)
     const asked = this.#asked.get(fn.fnDir) ?? []
     return { folder: fn.fnDir, label, functions, isPack: false, packs, packFolders, asked, failed: NO_FAILED }
@@ -472,15 +473,6 @@ export class Installer implements Builder {
   #packUnit(folder: string): InstallUnit {
     const label = toFolderName(this.#options.functionsRoot, folder)
     return { folder, label, functions: [], isPack: true, packs: [], packFolders: [], asked: [], failed: NO_FAILED }
-  }
-
-  /** A pack that another function of the folder lacks is that function's trouble. */
-  #packsOrNone(fn: FunctionVersion): readonly string[] {
-    try {
-      return this.#options.packsOf(fn)
-    } catch {
-      return []
-    }
   }
 
   /** Two parts: the files that the gateway may write itself, and the rest. */

@@ -1,6 +1,7 @@
 /** The imports of Python files, read by the interpreter that runs them: many files in one start of it. Owner: §2.16, page dependencies/python. */
 
 import { execFile } from 'node:child_process'
+import { orNull } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import type { BuildTools, Toolchain } from './build.ts'
 import { type InstallUnit, passingError } from './install-step.ts'
@@ -140,12 +141,8 @@ export class PythonImports {
 }
 
 function parseAnswer(text: string): unknown[] | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return Array.isArray(value) ? value : null
-  } catch {
-    return null
-  }
+  const value: unknown = orNull(() => JSON.parse(text))
+  return Array.isArray(value) ? value : null
 }
 
 function toImports(value: unknown): PythonImport[] {

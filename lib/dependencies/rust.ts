@@ -218,7 +218,7 @@ class RustBuild {
     for (const line of result.output.split('\n')) {
       const match = /^(.+?\.rs):(\d+):(\d+): (error.*)$/.exec(line)
       if (match === null) continue
-      const [, path, lineText, column, message] = match as unknown as [string, string, string, string, string]
+      const [, path = '', lineText = '', column = '', message = ''] = match
       if (path === 'src/main.rs') return this.#toSignatureError(message, symbol)
       const file = path.startsWith(root) ? path.slice(root.length) : path
       if (path.startsWith(root)) first ??= { file, line: Number(lineText), column: Number(column) }

@@ -7,6 +7,7 @@
 
 import { realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
+import { orNull } from '../core/errors.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
 import { diskStamp, GONE, parentOf, toChild } from './disk.ts'
@@ -173,12 +174,9 @@ export class LoadedFiles {
 }
 
 /** Without links; of a path that is gone those of its folder are followed. */
-function realPathOf(path: string): string {
-  try {
-    return realpathSync(path)
-  } catch {
-    return path === dirname(path) ? path : join(realPathOf(dirname(path)), basename(path))
-  }
+export function realPathOf(path: string): string {
+  const above = dirname(path)
+  return orNull(() => realpathSync(path)) ?? (path === above ? path : join(realPathOf(above), basename(path)))
 }
 
 /** Files inspected at most: a caller waits for the result. */

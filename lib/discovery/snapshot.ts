@@ -1,7 +1,7 @@
 /** The functions root as immutable data: what discovery works on. Owner: §2.2, page discovery/layouts. */
 
 import { setImmediate } from 'node:timers/promises'
-import type { Warning } from '../core/errors.ts'
+import { type Warning, orNull } from '../core/errors.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
 import { countUpTo } from '../core/list-change.ts'
@@ -193,11 +193,7 @@ class Reader {
   }
 
   #isListed(folder: string, name: string): boolean {
-    try {
-      return this.#disk.readdir(this.#fullPath(folder)).some(entry => entry.name === name)
-    } catch {
-      return true
-    }
+    return orNull(() => this.#disk.readdir(this.#fullPath(folder)))?.some(entry => entry.name === name) ?? true
   }
 
   #excludedBy(config: ConfigText | null): ReadonlySet<string> {

@@ -9,6 +9,7 @@
 
 import { type Dirent, type FSWatcher, lstatSync, readdirSync, realpathSync, type Stats, statSync, watch } from 'node:fs'
 import { basename, join } from 'node:path'
+import { orNull } from '../core/errors.ts'
 import type { Clock } from '../core/clock.ts'
 import { below, leadsBack, MAX_TREE_FOLDERS, parentOf, toChild } from './disk.ts'
 import { isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
@@ -257,6 +258,8 @@ function isRelevant(path: string): boolean {
   return manifestRuntime(fileName) !== undefined || fileName === 'tsconfig.json'
 }
 
+// Deleted and unreadable files are not watched; discovery has the warning.
+
 /** Device and inode; empty when the folder does not exist. */
 export function idOf(path: string): string {
   const stats = orNull(() => statSync(path))
@@ -273,13 +276,4 @@ function lstatOf(path: string): Stats | null {
 
 function list(path: string): Dirent[] {
   return orNull(() => readdirSync(path, { withFileTypes: true })) ?? []
-}
-
-/** Deleted and unreadable files are not watched; discovery has the warning. */
-function orNull<T>(ask: () => T): T | null {
-  try {
-    return ask()
-  } catch {
-    return null
-  }
 }

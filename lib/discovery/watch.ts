@@ -5,14 +5,13 @@
  *   outside-watcher.ts ──────────────────────────┴► changed paths ──wait──► half saved? ──► onChange(paths)
  */
 
-import { realpathSync } from 'node:fs'
 import { basename, isAbsolute } from 'node:path'
 import { type Clock, systemClock } from '../core/clock.ts'
 import type { Warning } from '../core/errors.ts'
 import { ChangeQueue, WriteSettler } from './change-queue.ts'
 import { parentOf, pathWarning } from './disk.ts'
 import { skippedReason } from './layouts.ts'
-import type { LoadedFiles } from './loaded-files.ts'
+import { type LoadedFiles, realPathOf } from './loaded-files.ts'
 import { OutsideWatcher } from './outside-watcher.ts'
 import { Poller } from './folder-times.ts'
 import { findFile, type Snapshot } from './snapshot.ts'
@@ -168,14 +167,5 @@ export class FileWatcher implements Watcher {
     const paths = new Set([...changed].filter(path => !isAbsolute(path)))
     if (paths.size > 0 || isLoaded) await this.#options.onChange(paths)
     if (paths.has('fn.config.json')) this.#tree.rescan()
-  }
-}
-
-/** As loaded files are named; a root that is not there yet has no files to load. */
-function realPathOf(path: string): string {
-  try {
-    return realpathSync(path)
-  } catch {
-    return path
   }
 }

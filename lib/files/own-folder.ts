@@ -34,6 +34,7 @@ import {
 } from 'node:fs'
 import { type FileHandle, lstat, open } from 'node:fs/promises'
 import { basename, dirname, join, relative, sep } from 'node:path'
+import { orNull } from '../core/errors.ts'
 
 /** Something that must not be written to has a name that the gateway writes. `path` is its full path. */
 export class UnsafePathError extends Error {
@@ -335,11 +336,7 @@ function giveFile(file: number, owner: FileOwner | null, folder: string): void {
 
 /** Names of a folder's entries, none when it cannot be read. */
 export function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
-  }
+  return orNull(() => readdirSync(folder)) ?? []
 }
 
 function hasCode(error: unknown, ...codes: string[]): boolean {

@@ -13,6 +13,7 @@ import { randomBytes } from 'node:crypto'
 import { linkSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { utimes } from 'node:fs/promises'
 import { hostname } from 'node:os'
+import { orNull } from '../core/errors.ts'
 import type { Clock } from '../core/clock.ts'
 import { closing, type OwnFolder, UnsafePathError } from './own-folder.ts'
 
@@ -232,8 +233,8 @@ export function ownMark(): ProcessMark {
     pid: process.pid,
     host: hostname(),
     started: startOf(process.pid)?.started ?? null,
-    boot: readOrNull(() => readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()),
-    space: readOrNull(() => readlinkSync('/proc/self/ns/pid')),
+    boot: orNull(() => readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()),
+    space: orNull(() => readlinkSync('/proc/self/ns/pid')),
   }
 }
 
@@ -247,7 +248,7 @@ export function isAlive(mark: ProcessMark, own: ProcessMark = ownMark()): boolea
 
 /** Field 22 of `/proc/<pid>/stat`; a process that ended and was not waited for yet is gone. */
 function startOf(pid: number): { started: string; isGone: boolean } | null {
-  const text = readOrNull(() => readFileSync(`/proc/${pid}/stat`, 'latin1'))
+  const text = orNull(() => readFileSync(`/proc/${pid}/stat`, 'latin1'))
   if (text === null) return null
   // The name of the program, in brackets, may hold anything.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
@@ -260,13 +261,5 @@ function answersSignal(pid: number): boolean {
     return true
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM'
-  }
-}
-
-function readOrNull(read: () => string): string | null {
-  try {
-    return read()
-  } catch {
-    return null
   }
 }
