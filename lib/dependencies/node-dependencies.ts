@@ -4,7 +4,7 @@ import { lstatSync, realpathSync, statSync } from 'node:fs'
 import { dirname, join, resolve, sep } from 'node:path'
 import satisfies from 'semver/functions/satisfies.js'
 import validRange from 'semver/ranges/valid.js'
-import type { GatewayError } from '../core/errors.ts'
+import { type GatewayError, orNull } from '../core/errors.ts'
 import { isObject, parseObject } from '../core/json.ts'
 import { below, tryRead } from './build.ts'
 import { FileCollector, type FilePackages, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
@@ -55,11 +55,7 @@ export function isProvidedAbove(name: string, spec: unknown, folder: string, isP
 
 /** True for the folder itself, and for the copy that a package manager made of it. */
 function isSamePackage(place: string, target: string): boolean {
-  try {
-    if (realpathSync(target) === place) return true
-  } catch {
-    return false
-  }
+  if (orNull(() => realpathSync(target)) === place) return true
   const [copy, own] = [readTitle(place), readTitle(target)]
   return own.name !== undefined && copy.name === own.name && copy.version === own.version
 }

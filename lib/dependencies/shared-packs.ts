@@ -3,7 +3,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import type { FunctionVersion, PackageManifest } from '../core/catalog.ts'
-import { GatewayError, type Warning } from '../core/errors.ts'
+import { GatewayError, type Warning, orNull } from '../core/errors.ts'
 import { isPackName, isRuntimeName, PACK_NAME_RULE } from '../core/identity.ts'
 import { isObject, parseObject } from '../core/json.ts'
 import { namesIn } from '../files/own-folder.ts'
@@ -240,12 +240,9 @@ function shorten(names: readonly string[]): string {
 
 /** Empty for a file that is gone, too large or no file: its own tool complains about that. */
 function readManifest(path: string): string {
-  try {
-    const stats = statSync(path)
-    return stats.isFile() && stats.size <= MAX_MANIFEST_BYTES ? readFileSync(path, 'utf8') : ''
-  } catch {
-    return ''
-  }
+  const stats = orNull(() => statSync(path))
+  const isRead = stats?.isFile() === true && stats.size <= MAX_MANIFEST_BYTES
+  return (isRead ? orNull(() => readFileSync(path, 'utf8')) : null) ?? ''
 }
 
 /** True for a package that node finds in a `node_modules` from the folder up. */

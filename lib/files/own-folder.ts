@@ -221,13 +221,9 @@ export class OwnFolder {
   /** Content of a regular file, null when there is none or something else has the name. */
   read(name: string): Buffer | null {
     if (!this.isThere()) return null
-    let file: number
-    try {
-      file = openSync(this.pathOf(name), constants.O_RDONLY | NOT_THROUGH_LINKS)
-    } catch {
-      return null
-    }
-    return closing(file, () => (fstatSync(file).isFile() ? readFileSync(file) : null))
+    const path = this.pathOf(name)
+    const file = orNull(() => openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS))
+    return file === null ? null : closing(file, () => (fstatSync(file).isFile() ? readFileSync(file) : null))
   }
 
   /**

@@ -188,21 +188,7 @@ class Lookup implements Acceptor<Settlement> {
 
 /** Index in METHODS; -1 for a method no function can allow. */
 function methodIndex(method: string): number {
-  switch (method) {
-    case 'GET':
-    case 'HEAD':
-      return 0
-    case 'POST':
-      return 1
-    case 'PUT':
-      return 2
-    case 'PATCH':
-      return 3
-    case 'DELETE':
-      return 4
-    default:
-      return -1
-  }
+  return (METHODS as readonly string[]).indexOf(method === 'HEAD' ? 'GET' : method)
 }
 
 function refusal(code: RouteRefusal['code'], message: string, allow: string | null = null): RouteRefusal {

@@ -89,7 +89,7 @@ t.test(
 )
 
 t.test(
-  '[dependencies/python.15] what may be a file elsewhere is not installed unasked, and is told with what to write where',
+  '[dependencies/python.15] an import that may be a file elsewhere is not installed unasked, and a message says what to write where',
   async t => {
     const changed = 'import os, sys\nsys.path.append(os.environ.get("LIB", "x"))\nimport alpha\n'
     const entries = {
