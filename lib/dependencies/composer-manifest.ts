@@ -8,7 +8,7 @@ import { namesIn } from '../files/own-folder.ts'
 import { type GatewayError, orNull } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { BuildKey } from './build-cache.ts'
-import { FileCollector, type FilePackages, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
+import { FileCollector, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
 import {
   installError,
   labelOf,
@@ -347,7 +347,7 @@ export function checkComposerSources(
   lock: ComposerLock | null,
   folder: string,
   checks: PackageChecks,
-): FilePackages {
+): FileCollector {
   const { allowSources } = checks
   const collector = new FileCollector(INSTALLED)
   for (const { kind, text, word } of manifest.sources) {

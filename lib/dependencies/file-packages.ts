@@ -21,17 +21,12 @@ const MAX_BYTES = 64 * 1024 * 1024
 /** Folders without sources of the package. */
 const SKIPPED: readonly string[] = ['.git', '.svc', '.svc-deps']
 
-export interface FilePackages {
-  /** Full paths of the files, all below the functions root. */
-  files: readonly string[]
-  /** Full real paths of the packages. */
-  targets: ReadonlySet<string>
-}
-
 /** Collects the files of packages, each package once, up to a bound. */
-export class FileCollector implements FilePackages {
+export class FileCollector {
+  /** Full paths of the files, all below the functions root. */
   readonly files: string[] = []
   readonly #skipped: ReadonlySet<string>
+  /** Full real paths of the packages. */
   readonly targets = new Set<string>()
   #bytes = 0
 
@@ -79,7 +74,7 @@ interface Staged {
 /** Copies the packages below a draft. */
 export async function stageFiles(
   draft: OwnFolder,
-  packages: Pick<FilePackages, 'files'>,
+  packages: { files: readonly string[] },
   { folder, root, read = null }: PackagePlaces,
 ): Promise<Staged> {
   if (packages.files.length === 0) return { cwd: draft, digest: await digestFiles(packages, folder, read) }
@@ -122,7 +117,7 @@ export function readMade(folder: OwnFolder, name: string): string {
  * @param take - gets each file, of which a few are read at once, so that the gateway serves meanwhile
  */
 export async function digestFiles(
-  { files }: Pick<FilePackages, 'files'>,
+  { files }: { files: readonly string[] },
   folder: string,
   read: FileReader | null = null,
   take: (file: string, content: Buffer) => Promise<void> = async () => {},

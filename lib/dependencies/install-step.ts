@@ -116,7 +116,7 @@ export interface InstallPlan {
    * The error of a fill that this folder did not run itself, in its own words: the same packages are asked for elsewhere in it.
    * @param cause - that of the error that `fill` threw
    */
-  retell?(cause: unknown): GatewayError
+  toUserError?(cause: unknown): GatewayError
   /**
    * The inferred packages that a failure of `fill` comes from: the set is filled without them. Empty for what an edit of imports
    * does not mend, such as a network that is down.
@@ -164,7 +164,7 @@ export interface InstallPlace {
 
 /**
  * A failure that lasts until a file changes.
- * @param cause - for `InstallPlan.retell`
+ * @param cause - for `InstallPlan.toUserError`
  */
 export function installError(message: string, place: InstallPlace, hint?: string, cause?: unknown): GatewayError {
   const detail = { ...place, ...(hint !== undefined && { hint }) }

@@ -445,9 +445,9 @@ export class Installer implements Builder {
     }
   }
 
-  #toError(thrown: unknown, { retell }: InstallPlan, { folder }: InstallUnit): GatewayError {
+  #toError(thrown: unknown, { toUserError }: InstallPlan, { folder }: InstallUnit): GatewayError {
     if (thrown instanceof GatewayError) {
-      return thrown.cause === undefined || retell === undefined ? thrown : retell(thrown.cause)
+      return thrown.cause === undefined || toUserError === undefined ? thrown : toUserError(thrown.cause)
     }
     if (isDenied(thrown)) {
       const { message, hint } = toClosedText(thrown, { folder, functionsRoot: this.#options.functionsRoot })

@@ -7,7 +7,7 @@ import validRange from 'semver/ranges/valid.js'
 import { type GatewayError, orNull } from '../core/errors.ts'
 import { isObject, parseObject } from '../core/json.ts'
 import { below, tryRead } from './build.ts'
-import { FileCollector, type FilePackages, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
+import { FileCollector, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
 import { readSmallFile, showToken } from './install-step.ts'
 import { NODE_MANIFEST, NodeManifest, toPackageSource } from './node-manifest.ts'
 import { PackageFolder } from './package-set.ts'
@@ -89,7 +89,7 @@ export const INSTALLED_FIELDS = ['dependencies', 'optionalDependencies', 'peerDe
  * @param folder - full path of the manifest's folder
  * @throws GatewayError naming the line of the manifest
  */
-export function checkSources(manifest: NodeManifest, folder: string, checks: PackageChecks): FilePackages {
+export function checkSources(manifest: NodeManifest, folder: string, checks: PackageChecks): FileCollector {
   const collector = new FileCollector(NODE_TARGET)
   const { bound, boundName } = toPackageBounds(checks, folder)
   const queue: { manifest: NodeManifest; folder: string }[] = [{ manifest, folder }]

@@ -17,7 +17,7 @@ import type { FileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
-import { CHANGED_MEANWHILE, digestFiles, type FilePackages, readMade, stageFiles } from './file-packages.ts'
+import { CHANGED_MEANWHILE, digestFiles, FileCollector, readMade, stageFiles } from './file-packages.ts'
 import {
   askInterpreter,
   type FailedImport,
@@ -171,7 +171,7 @@ class NodeFolder {
   /** The manifest that npm gets. */
   #wanted!: NodeManifest
   /** Packages that a manifest names by paths. */
-  #files: FilePackages = { files: [], targets: new Set() }
+  #files = new FileCollector(NODE_TARGET)
   #filesDigest = ''
 
   /** @throws GatewayError by `installError` */
@@ -232,7 +232,7 @@ class NodeFolder {
       unmet: () => unmet,
       fill: (draft, work) => this.#fill(draft, work),
       // In the words of this folder, whichever folder's install it was.
-      retell: cause => toNpmError(cause as ToolResult, this.#asker),
+      toUserError: cause => toNpmError(cause as ToolResult, this.#asker),
       settle: placed => {
         // Of this folder, also when another one's install is shared.
         if (this.#lockNote !== null) this.#options.onNote(this.#lockNote)

@@ -25,7 +25,7 @@ import {
   readComposerManifest,
 } from './composer-manifest.ts'
 import { installWithComposer, toComposerError } from './composer.ts'
-import { CHANGED_MEANWHILE, digestFiles, type FilePackages, readMade, stageFiles } from './file-packages.ts'
+import { CHANGED_MEANWHILE, digestFiles, FileCollector, readMade, stageFiles } from './file-packages.ts'
 import {
   askInterpreter,
   hasFile,
@@ -103,7 +103,7 @@ class PhpFolder {
   readonly #root: string
   readonly #manifest: ComposerManifest | null
   #lock: ComposerLock | null
-  #files: FilePackages = { files: [], targets: new Set() }
+  #files = new FileCollector(TARGET)
   #digest = ''
 
   constructor(unit: InstallUnit, options: PhpStepOptions, toolchain: Toolchain) {
@@ -137,7 +137,7 @@ class PhpFolder {
       key: set !== null && pins === key ? set.key : key,
       facts: toManifestFacts(COMPOSER_MANIFEST),
       fill: (draft, tools) => this.#fill(manifest, draft, tools),
-      retell: cause => toComposerError(cause as ToolResult, { label: this.#unit.label, manifest }),
+      toUserError: cause => toComposerError(cause as ToolResult, { label: this.#unit.label, manifest }),
       settle: made => this.#settle(manifest, made),
     }
   }

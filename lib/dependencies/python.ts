@@ -104,6 +104,11 @@ interface PythonStepOptions {
   onInfer?(text: string): void
 }
 
+/** A package that a file names; `file` is null for one that `fngw deps add` adds. */
+interface NamedPackage extends Requirement {
+  file: string | null
+}
+
 /** A package that an import was taken for. */
 interface Guess {
   /** Of the package, as indexes compare it. */
@@ -120,7 +125,7 @@ interface FoundImport extends PythonImport {
 class PythonFolder {
   readonly #unit: InstallUnit
   /** Named by people, each once. */
-  readonly #named: readonly Requirement[]
+  readonly #named: readonly NamedPackage[]
   /** True when the user's file itself goes to the installer, with options in it. */
   readonly #hasOptions: boolean
   /** True when all that is named comes from imports: in a manifest that the gateway generated. */
@@ -143,10 +148,12 @@ class PythonFolder {
     const inline = unit.functions.flatMap(({ entryPath, entryFile }) => {
       const { named, odd } = parseInline(readOptional(entryPath) ?? '')
       if (odd[0] !== undefined) throw toOddError(odd[0], entryFile)
-      return named
+      return named.map(one => ({ ...one, file: entryFile }))
     })
-    const all = [...own.named, ...asked.named, ...inline]
-    this.#named = [...new Map(all.map(one => [one.text, one])).values()]
+    const file = labelOf(unit, PYTHON_MANIFEST)
+    const all: NamedPackage[] = [...own.named.map(one => ({ ...one, file })), ...inline]
+    all.push(...asked.named.map(one => ({ ...one, file: null })))
+    this.#named = [...new Map(all.toReversed().map(one => [one.text, one])).values()].reverse()
     this.#hasOptions = own.odd.length > 0
     this.#isGenerated = this.#manifest?.startsWith(MANIFEST_HEADER) === true && all.length === own.named.length
   }
@@ -246,23 +253,12 @@ class PythonFolder {
   #findCause({ missing, message }: PipFailure): InstallPlace | null {
     const isIt = (name: string) =>
       missing === null ? new RegExp(`\\b${name.replaceAll('-', '[-_.]')}\\b`, 'i').test(message) : name === missing
-    const named = this.#findNamed(isIt)
-    if (named !== null) return named
+    const named = this.#named.find(({ name, file }) => file !== null && isIt(name))
+    if (named !== undefined) return { file: named.file!, line: named.line }
     const guess = this.#guesses.find(({ name }) => isIt(name))
     if (guess === undefined) return null
     const line = this.#hasOptions ? this.#findLine(guess.name) : null
     return line ?? { file: below(this.#options.functionsRoot, guess.cause.file), line: guess.cause.line }
-  }
-
-  /** Where people named a package. @param isIt - given names as indexes compare them */
-  #findNamed(isIt: (name: string) => boolean): InstallPlace | null {
-    const own = parseRequirements(this.#manifest ?? '').named.find(({ name }) => isIt(name))
-    if (own !== undefined) return { file: labelOf(this.#unit, PYTHON_MANIFEST), line: own.line }
-    for (const { entryPath, entryFile } of this.#unit.functions) {
-      const inline = parseInline(readOptional(entryPath) ?? '').named.find(({ name }) => isIt(name))
-      if (inline !== undefined) return { file: entryFile, line: inline.line }
-    }
-    return null
   }
 
   /** The line of a manifest with paths and options that has the name in it, such as `./acme-1.0.tar.gz`. */
@@ -369,7 +365,7 @@ class PythonFolder {
       ...(!isNamed && this.#guesses.length === 0 && { emptyOutcome: () => this.#toEmpty() }),
       inferred: this.#guesses.map(({ name, cause }) => `${name} (${this.#toShown(cause)})`),
       fill: (draft, work) => this.#fill(draft, work),
-      retell: cause => this.#toError(cause as PipFailure),
+      toUserError: cause => this.#toError(cause as PipFailure),
       blame: cause => this.#blame(cause as PipFailure),
       unmet: outcome => this.#unmet(outcome),
       settle: set => this.#settle(set, !this.#unit.isPack && autoInferWriteManifest),

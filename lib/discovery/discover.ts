@@ -49,12 +49,10 @@ export interface Discoverer {
   discover: (snapshot: Snapshot, outerEnv?: OuterEnv, revisions?: Revisions) => Discovery
 }
 
-/** Discovers once. Equal snapshots give deeply equal outcomes. Never throws: mistakes are warnings. */
-export function discover(snapshot: Snapshot, options: DiscoverOptions, outerEnv?: OuterEnv): Discovery {
-  return createDiscoverer(options).discover(snapshot, outerEnv)
-}
-
-/** A discoverer with a memory for reloads; what it remembers never changes the outcome. */
+/**
+ * A discoverer with a memory for reloads that never changes the outcome: equal snapshots give deeply equal ones. Never throws:
+ * mistakes are warnings.
+ */
 export function createDiscoverer(options: DiscoverOptions): Discoverer {
   const configs = new ConfigReader()
   const facts = new FolderFacts(configs, options)

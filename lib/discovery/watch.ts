@@ -12,15 +12,10 @@ import { ChangeQueue, WriteSettler } from './change-queue.ts'
 import { parentOf, pathWarning } from './disk.ts'
 import { skippedReason } from './layouts.ts'
 import { type LoadedFiles, realPathOf } from './loaded-files.ts'
-import { OutsideWatcher } from './outside-watcher.ts'
+import { DEBOUNCE_MS, OutsideWatcher, POLL_MS } from './outside-watcher.ts'
 import { Poller } from './folder-times.ts'
 import { findFile, type Snapshot } from './snapshot.ts'
 import { TreeWatcher, type WatchFolder, watchPlain } from './tree-watcher.ts'
-
-/** Milliseconds between the first file change and the reload it causes. */
-const DEBOUNCE_MS = 25
-/** Milliseconds between two scans of the tree where file changes cannot be watched. */
-const POLL_MS = 1000
 
 export interface WatchOptions {
   clock?: Clock
