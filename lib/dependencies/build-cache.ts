@@ -98,7 +98,7 @@ export class Workspace {
       accessSync(path, constants.X_OK)
       return lstatSync(path)
     })
-    return stats !== null && stats.isFile() && stats.size > 0 && this.#programs.isThere()
+    return stats?.isFile() === true && stats.size > 0 && this.#programs.isThere()
   }
 
   /**

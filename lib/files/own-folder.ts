@@ -34,7 +34,6 @@ import {
 } from 'node:fs'
 import { type FileHandle, lstat, open } from 'node:fs/promises'
 import { basename, dirname, join, relative, sep } from 'node:path'
-import { orNull } from '../core/errors.ts'
 
 /** Something that must not be written to has a name that the gateway writes. `path` is its full path. */
 export class UnsafePathError extends Error {
@@ -222,7 +221,7 @@ export class OwnFolder {
   read(name: string): Buffer | null {
     if (!this.isThere()) return null
     const path = this.pathOf(name)
-    const file = orNull(() => openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS))
+    const file = askDisk(() => openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS))
     return file === null ? null : closing(file, () => (fstatSync(file).isFile() ? readFileSync(file) : null))
   }
 
@@ -330,9 +329,18 @@ function giveFile(file: number, owner: FileOwner | null, folder: string): void {
   if (owner !== null || uid !== 0) fchownSync(file, uid, gid)
 }
 
+/** The result of a question to the disk, null for any error. */
+export function askDisk<T>(ask: () => T): T | null {
+  try {
+    return ask()
+  } catch {
+    return null
+  }
+}
+
 /** Names of a folder's entries, none when it cannot be read. */
 export function namesIn(folder: string): string[] {
-  return orNull(() => readdirSync(folder)) ?? []
+  return askDisk(() => readdirSync(folder)) ?? []
 }
 
 function hasCode(error: unknown, ...codes: string[]): boolean {

@@ -13,9 +13,7 @@ import { randomBytes } from 'node:crypto'
 import { linkSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { utimes } from 'node:fs/promises'
 import { hostname } from 'node:os'
-import { orNull } from '../core/errors.ts'
-import type { Clock } from '../core/clock.ts'
-import { closing, type OwnFolder, UnsafePathError } from './own-folder.ts'
+import { askDisk, closing, type OwnFolder, UnsafePathError } from './own-folder.ts'
 
 const NAME = 'gateway.lock'
 /**
@@ -35,6 +33,12 @@ export interface LockHolder extends ProcessMark {
   since: number
 }
 
+interface LockClock {
+  wall(): number
+  setTimeout(callback: () => void, ms: number): NodeJS.Timeout
+  clearTimeout(timer: NodeJS.Timeout): void
+}
+
 /**
  * The folder was deleted or moved while the lock was held.
  * @param holder - who took the lock meanwhile; null when it was taken again, in a folder without any other file
@@ -44,7 +48,7 @@ type LockListener = (holder: LockHolder | null) => void
 /** The lock of one functions root; the parts of a gateway share one object. */
 export class RootLock {
   readonly #folder: OwnFolder
-  readonly #clock: Clock
+  readonly #clock: LockClock
   readonly #link: typeof linkSync
   #held: LockHolder | null = null
   #timer: NodeJS.Timeout | null = null
@@ -54,7 +58,7 @@ export class RootLock {
    * @param folder - `.svc` of the root; made when the lock is asked for
    * @param link - gives a file a second name, where the file system can
    */
-  constructor(folder: OwnFolder, clock: Clock, link: typeof linkSync = linkSync) {
+  constructor(folder: OwnFolder, clock: LockClock, link: typeof linkSync = linkSync) {
     this.#folder = folder
     this.#clock = clock
     this.#link = link
@@ -233,8 +237,8 @@ export function ownMark(): ProcessMark {
     pid: process.pid,
     host: hostname(),
     started: startOf(process.pid)?.started ?? null,
-    boot: orNull(() => readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()),
-    space: orNull(() => readlinkSync('/proc/self/ns/pid')),
+    boot: askDisk(() => readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()),
+    space: askDisk(() => readlinkSync('/proc/self/ns/pid')),
   }
 }
 
@@ -248,7 +252,7 @@ export function isAlive(mark: ProcessMark, own: ProcessMark = ownMark()): boolea
 
 /** Field 22 of `/proc/<pid>/stat`; a process that ended and was not waited for yet is gone. */
 function startOf(pid: number): { started: string; isGone: boolean } | null {
-  const text = orNull(() => readFileSync(`/proc/${pid}/stat`, 'latin1'))
+  const text = askDisk(() => readFileSync(`/proc/${pid}/stat`, 'latin1'))
   if (text === null) return null
   // The name of the program, in brackets, may hold anything.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
