@@ -3,7 +3,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import type { FunctionVersion, PackageManifest } from '../core/catalog.ts'
-import { GatewayError, type Warning, orNull } from '../core/errors.ts'
+import { GatewayError, orNull, type Warning } from '../core/errors.ts'
 import { isPackName, isRuntimeName, PACK_NAME_RULE } from '../core/identity.ts'
 import { isObject, parseObject } from '../core/json.ts'
 import { namesIn } from '../files/own-folder.ts'

@@ -1,7 +1,7 @@
 /** Paths, access to the disk, and the warnings for its errors. Owner: §2.2, page discovery/layouts. */
 
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
-import { type Warning, orNull } from '../core/errors.ts'
+import { orNull, type Warning } from '../core/errors.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 
 /** Folders of one tree that are read; the rest is skipped with a warning. */

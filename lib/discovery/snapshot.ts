@@ -1,7 +1,7 @@
 /** The functions root as immutable data: what discovery works on. Owner: §2.2, page discovery/layouts. */
 
 import { setImmediate } from 'node:timers/promises'
-import { type Warning, orNull } from '../core/errors.ts'
+import { orNull, type Warning } from '../core/errors.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
 import { countUpTo } from '../core/list-change.ts'
