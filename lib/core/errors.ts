@@ -101,3 +101,12 @@ export function toGatewayError(error: unknown): GatewayError {
   if (error instanceof GatewayError) return error
   return new GatewayError('INTERNAL', 'gateway exception', { cause: error })
 }
+
+/** The result of work that may fail in a way that says nothing more than that there is none. */
+export function orNull<T>(work: () => T): T | null {
+  try {
+    return work()
+  } catch {
+    return null
+  }
+}

@@ -8,6 +8,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { accessSync, chmodSync, constants, copyFileSync, lstatSync } from 'node:fs'
 import { basename } from 'node:path'
+import { orNull } from '../core/errors.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
@@ -72,11 +73,6 @@ export class Workspace {
     return this.#own
   }
 
-  /** Full path. */
-  get folder(): string {
-    return this.#own.path
-  }
-
   /** @param build - leaves the program in place by `finish` */
   plan(key: string, build: (tools: BuildTools) => Promise<void>): BuildPlan {
     const binary = this.binary(key)
@@ -98,13 +94,11 @@ export class Workspace {
 
   has(key: string): boolean {
     const path = this.binary(key)
-    try {
+    const stats = orNull(() => {
       accessSync(path, constants.X_OK)
-      const stats = lstatSync(path)
-      return stats.isFile() && stats.size > 0 && this.#programs.isThere()
-    } catch {
-      return false
-    }
+      return lstatSync(path)
+    })
+    return stats?.isFile() === true && stats.size > 0 && this.#programs.isThere()
   }
 
   /**

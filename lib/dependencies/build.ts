@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { type ErrorDetail, GatewayError } from '../core/errors.ts'
+import { type ErrorDetail, GatewayError, orNull } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
@@ -68,7 +68,7 @@ export interface Builder {
   /** Files in a function's folder that decide; absent: none. */
   manifests?: readonly string[]
   /** Functions whose sources are read at once where each read starts a tool; absent where none does, or one serves all. */
-  looksAtOnce?: number
+  looksAtOnce?: number | undefined
   /** Names the work, before `<runtime> function <name>`; default `building`. */
   action?: string
   /** False where nothing is done before a call asks for it; default true. */
@@ -224,11 +224,7 @@ export function readOptional(path: string): string | null {
 
 /** The text of a file, null when it cannot be read. */
 export function tryRead(path: string): string | null {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch {
-    return null
-  }
+  return orNull(() => readFileSync(path, 'utf8'))
 }
 
 /** Files that are worked on at once. */
@@ -241,15 +237,6 @@ export async function mapSome<T, R>(items: readonly T[], work: (item: T) => Prom
     results.push(...(await Promise.all(items.slice(at, at + AT_ONCE).map(work))))
   }
   return results
-}
-
-/** Names of a folder's entries, none when it cannot be read. */
-export function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
-  }
 }
 
 export function isFolder(path: string): boolean {
@@ -290,7 +277,7 @@ const METHOD_PREFIX = /^(?:get|post|put|patch|delete)(?:\.|$)/i
 
 /**
  * True when a source file beside the handler belongs to it: `_` files always, plain files only in the folder of a
- * function, where files with a method or a `[token]` in their name are routes of their own.
+ * function, where files with a method or a `[token]` in their name are separate routes.
  */
 export function isMember(fn: FunctionVersion, fileName: string): boolean {
   if (fileName.startsWith('.')) return false
@@ -301,42 +288,26 @@ export function isMember(fn: FunctionVersion, fileName: string): boolean {
 
 // Source text without a compiler: code, comments and quoted text.
 
-export interface TextRules {
-  /** Quotes whose text may span lines and has no escapes. */
-  raw: string
-  /** Block comments may be nested. */
-  nested: boolean
-  /** `'` begins a character: `'x'`, `'\n'`. In Rust it may begin a lifetime too. */
-  lifetimes: boolean
-}
-
-export const GO_TEXT: TextRules = { raw: '`', nested: false, lifetimes: false }
-export const RUST_TEXT: TextRules = { raw: '', nested: true, lifetimes: true }
+/**
+ * Comments and quoted text of each language; of a block comment that may be nested only its beginning. Without an end they reach
+ * to the end of the text.
+ */
+export const GO_TEXT =
+  /\/\/[^\n]*|\/\*[\s\S]*?(?:\*\/|$)|`[^`]*`?|"[^"\\]*(?:\\[\s\S]?[^"\\]*)*"?|'[^'\\]*(?:\\[\s\S]?[^'\\]*)*'?/g
+/** `r#"..."#` has no escapes; `'` may begin a lifetime instead of a character. */
+export const RUST_TEXT =
+  /\/\/[^\n]*|\/\*|(?<=(?<!\w)b?r(#*))"[\s\S]*?(?:"\1|$)|"[^"\\]*(?:\\[\s\S]?[^"\\]*)*"?|'(?:\\[\s\S]?[^'\\]*(?:\\[\s\S]?[^'\\]*)*'?|[^\\']')/g
 
 /** The text with comments and quoted text blanked out; every line and column stays where it is. */
-export function blankOut(text: string, rules: TextRules): string {
-  const parts: string[] = []
-  let kept = 0
+export function blankOut(text: string, marks: RegExp): string {
+  let code = ''
   let at = 0
-  const blank = (from: number, to: number) => {
-    parts.push(text.slice(kept, from), text.slice(from, to).replace(/[^\n]/g, ' '))
-    kept = at = to
+  for (let found = marks.exec(text); found !== null; found = marks.exec(text)) {
+    const end = found[0] === '/*' ? endOfNested(text, found.index) : marks.lastIndex
+    code += text.slice(at, found.index) + text.slice(found.index, end).replace(/[^\n]/g, ' ')
+    at = marks.lastIndex = end
   }
-  while (at < text.length) {
-    const char = text[at] as string
-    if (char === '/' && text[at + 1] === '/') blank(at, endOf(text, '\n', at))
-    else if (char === '/' && text[at + 1] === '*') blank(at, endOfBlock(text, at, rules.nested))
-    else if (char === '"' && rules.lifetimes) blank(...rustText(text, at))
-    else if (char === '"') blank(at, endOfQuoted(text, at))
-    else if (char === rules.raw) blank(at, endOf(text, char, at + 1) + 1)
-    else if (char === "'" && (!rules.lifetimes || /^'(?:\\.|[^\\'])/.test(text.slice(at, at + 3)))) {
-      const end = rules.lifetimes && text[at + 1] !== '\\' && text[at + 2] !== "'" ? at + 1 : endOfQuoted(text, at)
-      if (end === at + 1) at = end
-      else blank(at, end)
-    } else at += 1
-  }
-  parts.push(text.slice(kept))
-  return parts.join('')
+  return code + text.slice(at)
 }
 
 /** 1-based line of a position. */
@@ -346,42 +317,13 @@ export function lineOf(text: string, position: number): number {
   return line
 }
 
-function endOf(text: string, mark: string, from: number): number {
-  const at = text.indexOf(mark, from)
-  return at === -1 ? text.length : at
-}
-
-function endOfBlock(text: string, from: number, nested: boolean): number {
+function endOfNested(text: string, from: number): number {
   let depth = 0
-  for (let at = from; at < text.length; at++) {
-    if (text[at] === '*' && text[at + 1] === '/') {
-      depth -= 1
-      at += 1
-      if (depth === 0 || !nested) return at + 1
-    } else if (text[at] === '/' && text[at + 1] === '*') {
-      depth += 1
-      at += 1
-    }
+  for (const mark of text.slice(from).matchAll(/\/\*|\*\//g)) {
+    depth += mark[0] === '/*' ? 1 : -1
+    if (depth === 0) return from + mark.index + 2
   }
   return text.length
-}
-
-function endOfQuoted(text: string, from: number): number {
-  const quote = text[from]
-  for (let at = from + 1; at < text.length; at++) {
-    if (text[at] === '\\') at += 1
-    else if (text[at] === quote) return at + 1
-  }
-  return text.length
-}
-
-/** `"..."`, and `r"..."` or `r#"..."#` with the quote at `at`. */
-function rustText(text: string, at: number): [number, number] {
-  const raw = /(?:^|[^A-Za-z0-9_])b?r(#*)$/.exec(text.slice(Math.max(0, at - 260), at))
-  if (raw === null) return [at, endOfQuoted(text, at)]
-  const close = `"${raw[1]}`
-  const end = text.indexOf(close, at + 1)
-  return [at, end === -1 ? text.length : end + close.length]
 }
 
 /** The outcome of a build or an install. */

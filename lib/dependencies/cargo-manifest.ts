@@ -110,9 +110,13 @@ function tableOf(tables: Table[], name: string): Table {
   return made
 }
 
+/** Comments and quoted text; text of one line that is not closed ends with its line. */
+const TOML_TEXT = /#[^\n]*|"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|'[^'\n]*'?/g
+
 /** Cuts a TOML text at its headers; a `[` inside a value that spans lines begins no table. */
 export function parseTables(text: string): Table[] {
   const toml = text.replace(/^\uFEFF/, '').replace(/\r\n/g, '\n')
+  const code = toml.replace(TOML_TEXT, found => ' '.repeat(found.length))
   const tables: Table[] = [{ header: '', name: '', entries: [] }]
   for (let at = 0; at < toml.length; ) {
     const lineEnd = endOfLine(toml, at)
@@ -120,7 +124,7 @@ export function parseTables(text: string): Table[] {
     const header = /^\s*\[\[?([^\]]+)\]\]?\s*(?:#.*)?$/.exec(line)
     const key = /^\s*("[^"]+"|'[^']+'|[A-Za-z0-9_-]+)\s*[.=]/.exec(line)?.[1]
     if (header !== null) tables.push({ header: line, name: toPlainKey(header[1] as string), entries: [] })
-    const entryEnd = header === null && key !== undefined ? endOfValue(toml, at + line.indexOf('=') + 1) : lineEnd
+    const entryEnd = header === null && key !== undefined ? endOfValue(code, at + line.indexOf('=') + 1) : lineEnd
     if (header === null) {
       const entry = { key: key === undefined ? '' : toPlainKey(key), text: toml.slice(at, entryEnd) }
       tables.at(-1)?.entries.push(entry)
@@ -130,35 +134,17 @@ export function parseTables(text: string): Table[] {
   return tables
 }
 
-/** The end of the line in which a value ends: after open brackets and text of several lines. */
-function endOfValue(text: string, from: number): number {
+/**
+ * The end of the line in which a value ends: after open brackets and text of several lines.
+ * @param code - without comments and quoted text
+ */
+function endOfValue(code: string, from: number): number {
   let depth = 0
-  for (let at = from; at < text.length; ) {
-    const char = text[at]
-    if (char === '"' || char === "'") {
-      at = endOfText(text, at, text.startsWith(char.repeat(3), at) ? char.repeat(3) : char)
-      continue
-    }
-    if (char === '\n' && depth <= 0) return at
-    if (char === '#') {
-      at = endOfLine(text, at)
-      continue
-    }
-    if (char === '[' || char === '{') depth += 1
-    else if (char === ']' || char === '}') depth -= 1
-    at += 1
+  for (const mark of code.slice(from).matchAll(/[[{\]}\n]/g)) {
+    if (mark[0] === '\n' && depth <= 0) return from + mark.index
+    if (mark[0] !== '\n') depth += '[{'.includes(mark[0]) ? 1 : -1
   }
-  return text.length
-}
-
-/** Behind the closing quotes; text of one line that is not closed ends with its line. */
-function endOfText(text: string, from: number, quotes: string): number {
-  for (let at = from + quotes.length; at < text.length; at++) {
-    if (text[at] === '\\' && quotes[0] === '"') at += 1
-    else if (text.startsWith(quotes, at)) return at + quotes.length
-    else if (text[at] === '\n' && quotes.length === 1) return at
-  }
-  return text.length
+  return code.length
 }
 
 function endOfLine(text: string, from: number): number {

@@ -3,12 +3,12 @@
  * Owner: page dependencies/php.
  */
 
-import { readdirSync } from 'node:fs'
 import { dirname, join, relative, sep } from 'node:path'
-import type { GatewayError } from '../core/errors.ts'
+import { namesIn } from '../files/own-folder.ts'
+import { type GatewayError, orNull } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { BuildKey } from './build-cache.ts'
-import { FileCollector, type FilePackages, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
+import { FileCollector, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
 import {
   installError,
   labelOf,
@@ -228,12 +228,7 @@ export class ComposerLock {
   constructor(text: string, label: string) {
     this.text = text
     this.label = label
-    let json: unknown
-    try {
-      json = JSON.parse(text)
-    } catch {
-      json = null
-    }
+    const json: unknown = orNull(() => JSON.parse(text))
     if (isObject(json) && Array.isArray(json.packages)) {
       this.#json = json
       return
@@ -242,7 +237,7 @@ export class ComposerLock {
     throw installError(`${label}: ${why}`, { file: label }, 'delete it, and it is made again from composer.json')
   }
 
-  /** Those that are installed; what only development needs is not. */
+  /** Those that are installed; packages for development are not. */
   get packages(): LockedPackage[] {
     return packagesIn(this.#json.packages)
   }
@@ -352,7 +347,7 @@ export function checkComposerSources(
   lock: ComposerLock | null,
   folder: string,
   checks: PackageChecks,
-): FilePackages {
+): FileCollector {
   const { allowSources } = checks
   const collector = new FileCollector(INSTALLED)
   for (const { kind, text, word } of manifest.sources) {
@@ -442,12 +437,8 @@ function expand(folder: string, path: string): string[] {
 }
 
 function matchesIn(folder: string, pattern: string): string[] {
-  try {
-    const names = readdirSync(folder).filter(name => !name.startsWith('.') && isMatch(name, pattern))
-    return names.sort().map(name => join(folder, name))
-  } catch {
-    return []
-  }
+  const names = namesIn(folder).filter(name => !name.startsWith('.') && isMatch(name, pattern))
+  return names.sort().map(name => join(folder, name))
 }
 
 /** True when `*` stands for any signs and `?` for one. Only the last `*` is ever taken back, so that no pattern takes long. */

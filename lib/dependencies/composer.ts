@@ -1,8 +1,9 @@
-/** Composer in an empty folder: how it is called, what it may see, and what its errors mean. Owner: page dependencies/php. */
+/** Composer in an empty folder: its arguments, its environment, and the meaning of its errors. Owner: page dependencies/php. */
 
-import { closeSync, openSync, readSync } from 'node:fs'
-import type { GatewayError } from '../core/errors.ts'
-import type { OwnFolder } from '../files/own-folder.ts'
+import { openSync, readSync } from 'node:fs'
+import { type GatewayError, orNull } from '../core/errors.ts'
+import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
+import { closing, type OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './build.ts'
 import type { ComposerManifest } from './composer-manifest.ts'
 import { installError, passingError } from './install-step.ts'
@@ -26,7 +27,6 @@ interface ComposerAsker {
   /** Folder below the functions root. */
   label: string
   manifest: ComposerManifest
-  timeoutMs: number
 }
 
 interface ComposerInstall extends ComposerAsker {
@@ -38,7 +38,7 @@ interface ComposerInstall extends ComposerAsker {
   cwd: string
   /** The folder that Composer may write to, `cwd` in it; absent where it runs as the gateway. */
   draft?: OwnFolder
-  /** Full path of a folder above it: repositories there and further up are none of the function's. */
+  /** Full path of a folder above it: repositories there and further up do not belong to the function. */
   ceiling: string
   hasLock: boolean
   /** Names of packages whose plugins may run. */
@@ -98,18 +98,12 @@ const HEAD_BYTES = 256
 
 /** True for Composer itself, which the functions' own PHP runs; false for a program around it, such as a shell script. */
 function isPhp(composer: string): boolean {
-  try {
+  const text = orNull(() => {
     const file = openSync(composer, 'r')
-    try {
-      const head = Buffer.alloc(HEAD_BYTES)
-      const text = head.subarray(0, readSync(file, head)).toString('latin1')
-      return /^(?:#![^\n]*\bphp[^\n]*\n)?\s*<\?php/.test(text)
-    } finally {
-      closeSync(file)
-    }
-  } catch {
-    return false
-  }
+    const head = Buffer.alloc(HEAD_BYTES)
+    return closing(file, () => head.subarray(0, readSync(file, head)).toString('latin1'))
+  })
+  return /^(?:#![^\n]*\bphp[^\n]*\n)?\s*<\?php/.test(text ?? '')
 }
 
 /** A sign of a failure in Composer's output, and how to mend it; `%s` is the entry of the manifest that failed. */
@@ -169,14 +163,14 @@ const LASTING: readonly Reading[] = [
 ]
 
 /** A Composer that ended badly, in the words of a folder that wants what it was to install. */
-export function toComposerError(result: ToolResult, { label, manifest, timeoutMs }: ComposerAsker): GatewayError {
+export function toComposerError(result: ToolResult, { label, manifest }: ComposerAsker): GatewayError {
   if (result.timedOut) {
-    const message = `${label}: composer took longer than ${timeoutMs / 1000} s and was stopped`
+    const message = `${label}: composer took longer than ${INSTALL_TIMEOUT_SECONDS} s and was stopped`
     return passingError(message, PASSING[0]![1], result)
   }
   const tail = toTail(result.output)
   const cause = findCause(result.output, manifest)
-  // Without a cache it goes on all the same.
+  // Composer works without a cache too.
   const said = result.output.replace(/^Cannot create cache directory.*$/gm, '')
   const reading = [...PASSING, ...LASTING].find(([pattern]) => pattern.test(said))
   const message = `${label}: composer: ${tail === '' ? (result.problem ?? `exited with code ${result.code}`) : tail}`

@@ -3,23 +3,8 @@
 import type { Clock } from '../core/clock.ts'
 import { parseObject } from '../core/json.ts'
 import { OwnFolder } from '../files/own-folder.ts'
+import { type DependencyFacts, labelOf, type Settled } from './install-step.ts'
 import { PackageFolder, type SetOutcome, STATE_FILE, TARGETS } from './package-set.ts'
-
-/** Findings from a function's files, before anything is installed. */
-export interface DependencyFacts {
-  /** `manifest` when the function or its comments name packages, `inferred` when only imports or a manifest generated from them do. */
-  mode: 'manifest' | 'inferred'
-  /** Name of the manifest in the function's folder; null when there is none. */
-  manifest: string | null
-  inferBackend: string | null
-  inferenceDurationMs: number
-  inferredImports: readonly string[]
-}
-
-/** Where a manifest alone decides. */
-export function toManifestFacts(manifest: string | null): DependencyFacts {
-  return { mode: 'manifest', manifest, inferBackend: null, inferenceDurationMs: 0, inferredImports: [] }
-}
 
 /** The names are those of the JSON. */
 export interface DependencyRecord {
@@ -66,7 +51,7 @@ interface Noted {
   /** The set that is in place now. */
   outcome?: SetOutcome
   /** Files that were written beside the function. */
-  settled?: { isManifestGenerated: boolean; manifest: string | null; lockFile: string | null }
+  settled?: Settled
 }
 
 /** The record of each folder: in memory, and written beside the function. */
@@ -98,7 +83,7 @@ export class InstallRecords {
     const record: DependencyRecord = {
       runtime: this.#runtime,
       mode: facts.mode,
-      manifest_path: manifest === null ? null : toChild(label, manifest),
+      manifest_path: manifest === null ? null : labelOf({ label }, manifest),
       manifest_generated: settled?.isManifestGenerated ?? before?.manifest_generated ?? false,
       infer_backend: facts.inferBackend,
       inference_duration_ms: facts.inferenceDurationMs,
@@ -107,7 +92,7 @@ export class InstallRecords {
       unresolved_imports: outcome?.unresolvedImports ?? facts.inferredImports,
       last_install_status: status,
       last_error: error,
-      lockfile_path: settled?.lockFile == null ? null : toChild(label, settled.lockFile),
+      lockfile_path: settled?.lockFile == null ? null : labelOf({ label }, settled.lockFile),
       install_signature: signature,
       set: outcome === undefined ? (before?.set ?? null) : key,
       updated_at: new Date(this.#clock.wall()).toISOString(),
@@ -119,8 +104,4 @@ export class InstallRecords {
       // A folder that cannot be written keeps its packages in the shared store; the record is shown all the same.
     }
   }
-}
-
-function toChild(label: string, name: string): string {
-  return label === '.' ? name : `${label}/${name}`
 }

@@ -9,6 +9,7 @@
 import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { chmod, mkdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
+import { orNull } from '../core/errors.ts'
 import type { FileReader } from '../files/function-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { below, mapSome } from './build.ts'
@@ -20,17 +21,12 @@ const MAX_BYTES = 64 * 1024 * 1024
 /** Folders without sources of the package. */
 const SKIPPED: readonly string[] = ['.git', '.svc', '.svc-deps']
 
-export interface FilePackages {
-  /** Full paths of the files, all below the functions root. */
-  files: readonly string[]
-  /** Full real paths of the packages. */
-  targets: ReadonlySet<string>
-}
-
 /** Collects the files of packages, each package once, up to a bound. */
-export class FileCollector implements FilePackages {
+export class FileCollector {
+  /** Full paths of the files, all below the functions root. */
   readonly files: string[] = []
   readonly #skipped: ReadonlySet<string>
+  /** Full real paths of the packages. */
   readonly targets = new Set<string>()
   #bytes = 0
 
@@ -55,19 +51,7 @@ export class FileCollector implements FilePackages {
   }
 }
 
-/**
- * Digest of what the packages hold and of the way to it: folders from where equal ways lead to equal files share a set.
- * @param folder - full path of the function's folder, below the real path of the root
- */
-export function digestFiles(
-  packages: Pick<FilePackages, 'files'>,
-  folder: string,
-  read: FileReader | null = null,
-): Promise<string> {
-  return readAll(packages, folder, read, async () => {})
-}
-
-/** Why a set is not filled with what its key does not stand for. */
+/** The reason why a set is not filled with files other than those of its key. */
 export const CHANGED_MEANWHILE = 'a package in a path was changed while it was read; it is tried again'
 
 interface PackagePlaces {
@@ -87,12 +71,10 @@ interface Staged {
   digest: string
 }
 
-/**
- * Copies the packages below a draft.
- */
+/** Copies the packages below a draft. */
 export async function stageFiles(
   draft: OwnFolder,
-  packages: Pick<FilePackages, 'files'>,
+  packages: { files: readonly string[] },
   { folder, root, read = null }: PackagePlaces,
 ): Promise<Staged> {
   if (packages.files.length === 0) return { cwd: draft, digest: await digestFiles(packages, folder, read) }
@@ -104,7 +86,7 @@ export async function stageFiles(
       .filter(name => name !== ''),
   )
   cwd.make()
-  const digest = await readAll(packages, folder, read, async (file, content) => {
+  const digest = await digestFiles(packages, folder, read, async (file, content) => {
     const copy = join(tree.path, relative(base, file))
     await mkdir(dirname(copy), { recursive: true })
     await writeFile(copy, content)
@@ -129,12 +111,16 @@ export function readMade(folder: OwnFolder, name: string): string {
   return bytes.toString('utf8')
 }
 
-/** Reads file after file, so that the gateway goes on serving meanwhile. */
-async function readAll(
-  { files }: Pick<FilePackages, 'files'>,
+/**
+ * Digest of what the packages hold and of the way to it: folders from where equal ways lead to equal files share a set.
+ * @param folder - full path of the function's folder, below the real path of the root
+ * @param take - gets each file, of which a few are read at once, so that the gateway serves meanwhile
+ */
+export async function digestFiles(
+  { files }: { files: readonly string[] },
   folder: string,
-  read: FileReader | null,
-  take: (file: string, content: Buffer) => Promise<void>,
+  read: FileReader | null = null,
+  take: (file: string, content: Buffer) => Promise<void> = async () => {},
 ): Promise<string> {
   const key = new BuildKey()
   const all = [...new Set(files)].sort()
@@ -171,12 +157,8 @@ export function toPackageBounds({ root, read, allowSources }: PackageChecks, fol
 
 /** The real path of what is inside a folder; null for what is not, or is not there. */
 export function findInside(path: string, bound: string | null): string | null {
-  try {
-    const real = realpathSync(path)
-    return bound !== null && real.startsWith(bound + sep) ? real : null
-  } catch {
-    return null
-  }
+  const real = orNull(() => realpathSync(path))
+  return bound !== null && real?.startsWith(bound + sep) === true ? real : null
 }
 
 /** Regular files; links are left out, because they could lead anywhere. */

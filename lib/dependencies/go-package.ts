@@ -20,7 +20,7 @@ import {
 
 /** Module of a function that brings no go.mod; its own sub-packages are imported as `handler/<folder>`. */
 export const OWN_MODULE = 'handler'
-/** Files that are handlers of a folder. Where one is, the other is none, and no helper either. */
+/** Files that are handlers of a folder. Of two, one is the handler, and the other is not a helper either. */
 const ENTRY_NAMES: ReadonlySet<string> = new Set(['handler.go', 'main.go'])
 const SIGNATURE_HINT =
   'write func handler(event map[string]any) map[string]any; an error as second result, a context.Context as first parameter and any instead of map[string]any are fine too'

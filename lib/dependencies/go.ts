@@ -209,13 +209,7 @@ class GoBuild {
         lines.push(line)
         continue
       }
-      const [, path, lineText, column, message] = match as unknown as [
-        string,
-        string,
-        string,
-        string | undefined,
-        string,
-      ]
+      const [, path = '', lineText = '', column, message = ''] = match
       const file = path.startsWith('/')
         ? this.#shorten(path)
         : below(this.#options.functionsRoot, join(this.#fn.fnDir, path))

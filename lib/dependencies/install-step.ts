@@ -13,7 +13,6 @@ import { isObject } from '../core/json.ts'
 import { toShellWord } from '../core/text.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { type BuildTools, lineOf, type Toolchain } from './build.ts'
-import type { DependencyFacts } from './dependency-state.ts'
 import type { PackageSet, SetOutcome } from './package-set.ts'
 
 /** A folder that wants packages: that of functions, or a shared pack. */
@@ -117,7 +116,7 @@ export interface InstallPlan {
    * The error of a fill that this folder did not run itself, in its own words: the same packages are asked for elsewhere in it.
    * @param cause - that of the error that `fill` threw
    */
-  retell?(cause: unknown): GatewayError
+  toUserError?(cause: unknown): GatewayError
   /**
    * The inferred packages that a failure of `fill` comes from: the set is filled without them. Empty for what an edit of imports
    * does not mend, such as a network that is down.
@@ -130,6 +129,22 @@ export interface InstallPlan {
    * that decided nothing: then `set.folder` is the function's own.
    */
   settle?(set: PackageSet): Settled
+}
+
+/** Findings from a function's files, before anything is installed. */
+export interface DependencyFacts {
+  /** `manifest` when the function or its comments name packages, `inferred` when only imports or a manifest generated from them do. */
+  mode: 'manifest' | 'inferred'
+  /** Name of the manifest in the function's folder; null when there is none. */
+  manifest: string | null
+  inferBackend: string | null
+  inferenceDurationMs: number
+  inferredImports: readonly string[]
+}
+
+/** Where a manifest alone decides. */
+export function toManifestFacts(manifest: string | null): DependencyFacts {
+  return { mode: 'manifest', manifest, inferBackend: null, inferenceDurationMs: 0, inferredImports: [] }
 }
 
 export interface Settled {
@@ -149,7 +164,7 @@ export interface InstallPlace {
 
 /**
  * A failure that lasts until a file changes.
- * @param cause - for `InstallPlan.retell`
+ * @param cause - for `InstallPlan.toUserError`
  */
 export function installError(message: string, place: InstallPlace, hint?: string, cause?: unknown): GatewayError {
   const detail = { ...place, ...(hint !== undefined && { hint }) }
@@ -162,17 +177,24 @@ export function passingError(message: string, hint?: string, cause?: unknown): G
   return new GatewayError('LOAD_FAILED', `install failed: ${message}`, { ...detail, cause })
 }
 
+/** Facts of an interpreter that it prints itself. @throws GatewayError when it does not run */
+export async function askInterpreter(command: string, args: string[], tools: BuildTools, cwd: string): Promise<string> {
+  const { code, output, problem } = await tools.run({ command, args, cwd })
+  if (code !== 0) throw passingError(`${command} does not run: ${problem ?? output.trim().slice(-200)}`)
+  return output.trim()
+}
+
 /** `shop/cart/package.json`: below the functions root. */
 export function labelOf({ label }: Pick<InstallUnit, 'label'>, name: string): string {
   return label === '.' ? name : `${label}/${name}`
 }
 
-/** True for what has the name, links that lead nowhere too. */
+/** True for an entry of that name, also for a broken link. */
 export function hasFile(folder: string, name: string): boolean {
   return lstatSync(join(folder, name), { throwIfNoEntry: false }) !== undefined
 }
 
-/** False for a link: what it leads to is not the gateway's to write. True for what is not there. */
+/** False for a link: its target is not the gateway's to write. True for a missing file. */
 export function isWritable(folder: OwnFolder, name: string): boolean {
   return lstatSync(folder.pathOf(name), { throwIfNoEntry: false })?.isFile() !== false
 }
@@ -193,7 +215,7 @@ export function readSmallFile(path: string, label: string): string | null {
 /**
  * The object of a JSON manifest.
  * @param example - the field that people write, for the hint
- * @throws GatewayError with file and line when it is none
+ * @throws GatewayError with file and line when it is not one
  */
 export function parseManifest(text: string, label: string, example: string): Record<string, unknown> {
   const parsed = parseJsonText(text, MAX_MANIFEST_BYTES)

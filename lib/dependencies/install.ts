@@ -12,17 +12,17 @@
  * `Builds` (resolve.ts) asks an `Installer` as it asks the builders of go and rust: it shares the work of calls for one function,
  * bounds how many tools run, reports progress, and keeps a failure until the function's files change.
  *
- * WHAT A STEP HAS TO PROVIDE is `InstallStep` (install-step.ts): fields for the mechanism, `plan` to say what a folder wants, and in the plan
+ * A step provides `InstallStep` (install-step.ts): fields for the mechanism, `plan` to read the dependencies of a folder, and in the plan
  * `fill` (run the tool in an empty folder), `blame` and `unmet` (imports without a package), `settle` (manifests and lock files beside
  * the function).
- * It throws `installError` for what only an edit mends (kept until then) and `passingError` for what may pass (network, time).
+ * It throws `installError` for a failure that lasts until an edit, and `passingError` for one that may pass (network, time).
  */
 
 import { accessSync, constants, lstatSync, type Stats } from 'node:fs'
-import { dirname, join, relative, sep } from 'node:path'
+import { dirname, join, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, orNull } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import { KeyedMutex } from '../core/semaphore.ts'
@@ -35,15 +35,17 @@ import {
   type BuildTools,
   joinResults,
   type InstallResult,
+  toFolderName,
   type Toolchain,
 } from './build.ts'
-import { type DependencyRecord, InstallRecords, readState, toManifestFacts } from './dependency-state.ts'
+import { type DependencyRecord, InstallRecords, readState } from './dependency-state.ts'
 import {
   type InstallPlan,
   type InstallStep,
   type InstallUnit,
   passingError,
   type Settled,
+  toManifestFacts,
   type UnmetImport,
 } from './install-step.ts'
 import {
@@ -53,7 +55,6 @@ import {
   type PackageSet,
   PackageSets,
   type SetOutcome,
-  toSet,
 } from './package-set.ts'
 
 interface InstallerOptions {
@@ -73,7 +74,7 @@ const FAILED_BEFORE = {
   hint: 'correct the import, or save the file to try again',
 }
 
-/** A unit that is looked at: ready, or with what is to be done. */
+/** A unit that was checked: ready, or with the plan of its install. */
 interface Look {
   unit: InstallUnit
   folder: PackageFolder
@@ -101,7 +102,7 @@ export class Installer implements Builder {
   readonly timeoutMs = INSTALL_TIMEOUT_SECONDS * 1000
   readonly action = 'installing packages of'
   readonly isAhead: boolean
-  readonly looksAtOnce?: number
+  readonly looksAtOnce: number | undefined
   readonly #step: InstallStep
   readonly #options: InstallerOptions
   readonly #sets: PackageSets
@@ -126,7 +127,7 @@ export class Installer implements Builder {
     this.concurrency = step.concurrency
     this.manifests = step.manifests
     this.isAhead = step.isAhead
-    if (step.looksAtOnce !== undefined) this.looksAtOnce = step.looksAtOnce
+    this.looksAtOnce = step.looksAtOnce
     this.#records = new InstallRecords(step.runtime, options.clock)
     this.#sets = new PackageSets(new OwnFolder(options.functionsRoot, '.svc', 'deps'), options)
   }
@@ -265,18 +266,15 @@ export class Installer implements Builder {
         const made = look.plan === null ? null : await this.#install(look, tools)
         return { look: { ...look, unmet: this.#gaps.get(look.unit.folder)?.unmet ?? [] }, made }
       } catch (error) {
-        const blamed = tools.signal.aborted || left === 0 ? NO_FAILED : this.#blame(look, error)
+        const { cause } = error as GatewayError
+        const mayBlame = !tools.signal.aborted && left > 0 && cause !== undefined
+        const blamed = (mayBlame && look.plan?.blame?.(cause)) || NO_FAILED
         if (blamed.size === 0) throw error
         const failed = new Map([...look.unit.failed, ...blamed])
         this.#gaps.set(unit.folder, { signature: look.signature, failed, key: null, unmet: null })
         look = await this.#look(unit, toolchain, tools)
       }
     }
-  }
-
-  #blame({ plan }: Look, error: unknown): InstallUnit['failed'] {
-    const { cause } = error as GatewayError
-    return cause === undefined ? NO_FAILED : (plan?.blame?.(cause) ?? NO_FAILED)
   }
 
   /** The record of a function's packages; null when there is none. */
@@ -325,7 +323,7 @@ export class Installer implements Builder {
     }
     // Something was touched that decides nothing.
     const { isPrivate } = this.#options
-    const placed = toSet(new OwnFolder(unit.folder), set!, { isPrivate, isShared: true })
+    const placed = { ...set!, folder: new OwnFolder(unit.folder), isPrivate, isShared: true }
     return { ...done, unmet: this.#settle(unit, plan, signature, placed) }
   }
 
@@ -362,7 +360,9 @@ export class Installer implements Builder {
     try {
       checkWritable(unit.folder)
       const set = await this.#ensure(plan!, { folder: unit.folder, signature }, tools)
-      this.#checkAll(look, set.outcome)
+      // A set that every function of the folder is refused with changes nothing.
+      const unmet = plan!.unmet?.(set) ?? []
+      if (this.#statusOf(unit, unmet).status === 'error') throw unmet[0]!.error
       // Another tool may have installed packages there meanwhile.
       if (folder.isForeign) {
         this.#noteForeign(look)
@@ -370,7 +370,7 @@ export class Installer implements Builder {
       }
       if (folder.set?.key !== plan!.key) await folder.put(set)
       this.#settle(unit, plan!, signature, set)
-      return { ...set, names: set.outcome.resolvedPackages }
+      return { ...set, names: set.resolvedPackages }
     } catch (thrown) {
       const error = this.#toError(thrown, plan!, unit)
       if (!tools.signal.aborted) this.#records.note(unit, plan!, signature, { status: 'error', error: error.message })
@@ -394,12 +394,6 @@ export class Installer implements Builder {
         return plan.fill(draft, tools)
       },
     })
-  }
-
-  /** A set that every function of the folder is refused with changes nothing. @throws GatewayError */
-  #checkAll({ unit, plan }: Look, outcome: SetOutcome): void {
-    const unmet = plan!.unmet?.(outcome) ?? []
-    if (this.#statusOf(unit, unmet).status === 'error') throw unmet[0]!.error
   }
 
   #statusOf(
@@ -432,10 +426,10 @@ export class Installer implements Builder {
     const settled = this.#write(plan, set)
     // Files that the gateway writes itself must not look like an edit; those that were saved meanwhile must.
     const now = isUntouched ? `${this.#manifestStamp(unit)} ${rest}` : signature
-    const unmet = this.#noteUnmet(unit, plan, now, set.outcome)
+    const unmet = this.#noteUnmet(unit, plan, now, set)
     this.#records.note(unit, plan, now, {
       ...this.#statusOf(unit, unmet),
-      outcome: set.outcome,
+      outcome: set,
       ...(settled && { settled }),
     })
     return unmet
@@ -451,9 +445,9 @@ export class Installer implements Builder {
     }
   }
 
-  #toError(thrown: unknown, { retell }: InstallPlan, { folder }: InstallUnit): GatewayError {
+  #toError(thrown: unknown, { toUserError }: InstallPlan, { folder }: InstallUnit): GatewayError {
     if (thrown instanceof GatewayError) {
-      return thrown.cause === undefined || retell === undefined ? thrown : retell(thrown.cause)
+      return thrown.cause === undefined || toUserError === undefined ? thrown : toUserError(thrown.cause)
     }
     if (isDenied(thrown)) {
       const { message, hint } = toClosedText(thrown, { folder, functionsRoot: this.#options.functionsRoot })
@@ -469,28 +463,16 @@ export class Installer implements Builder {
     const functions = [...beside.filter(other => other.key !== fn.key), fn]
     functions.sort((a, b) => (a.entryFile < b.entryFile ? -1 : 1))
     const packs = [...new Set(functions.flatMap(({ policy }) => policy.sharedDeps))]
-    const packFolders = [...new Set(functions.flatMap(one => this.#packsOrNone(one)))]
-    const label = this.#toLabel(fn.fnDir)
+    // A pack that another function of the folder lacks is that function's trouble.
+    const packFolders = [...new Set(functions.flatMap(one => orNull(() => this.#options.packsOf(one)) ?? []))]
+    const label = toFolderName(this.#options.functionsRoot, fn.fnDir)
     const asked = this.#asked.get(fn.fnDir) ?? []
     return { folder: fn.fnDir, label, functions, isPack: false, packs, packFolders, asked, failed: NO_FAILED }
   }
 
   #packUnit(folder: string): InstallUnit {
-    const label = this.#toLabel(folder)
+    const label = toFolderName(this.#options.functionsRoot, folder)
     return { folder, label, functions: [], isPack: true, packs: [], packFolders: [], asked: [], failed: NO_FAILED }
-  }
-
-  /** A pack that another function of the folder lacks is that function's trouble. */
-  #packsOrNone(fn: FunctionVersion): readonly string[] {
-    try {
-      return this.#options.packsOf(fn)
-    } catch {
-      return []
-    }
-  }
-
-  #toLabel(folder: string): string {
-    return relative(this.#options.functionsRoot, folder).split(sep).join('/') || '.'
   }
 
   /** Two parts: the files that the gateway may write itself, and the rest. */
@@ -550,10 +532,7 @@ export function toClosedText(
   const { code, path, syscall } = thrown as NodeJS.ErrnoException
   const at = path === undefined ? folder : syscall === 'access' ? path : dirname(path)
   const isKnown = at === functionsRoot || at.startsWith(functionsRoot + sep)
-  const shown =
-    relative(functionsRoot, isKnown ? at : folder)
-      .split(sep)
-      .join('/') || '.'
+  const shown = toFolderName(functionsRoot, isKnown ? at : folder)
   const place = shown === '.' ? 'the functions root' : shown
   if (code === 'EROFS') {
     const message = `${place} is on a read-only file system, and packages are installed beside the function`

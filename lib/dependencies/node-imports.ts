@@ -1,4 +1,4 @@
-/** Which packages functions of one folder import: a quick look, then a real parse by a program of its own. Owner: page dependencies/node. */
+/** Which packages functions of one folder import: a quick scan, then a parse in a separate process. Owner: page dependencies/node. */
 
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve, sep } from 'node:path'
@@ -176,10 +176,9 @@ const MAX_CHARS = 256 * 1024
 const COMMENTS = /("(?:[^"\\]|\\.)*")|\/\/[^\n]*|\/\*[\s\S]*?\*\//g
 
 interface Mapping {
-  /** Text before and after the `*` of a pattern; `after` null for one without. */
-  before: string
-  after: string | null
-  /** Full paths, with `*` for what stands in its place. */
+  /** Its group is the text in the place of the `*`. */
+  pattern: RegExp
+  /** Full paths, with `*` for that text. */
   targets: readonly string[]
 }
 
@@ -205,16 +204,9 @@ export class NodeLocalNames {
 
   /** True when `paths` of the nearest tsconfig.json lead to a file that is there. */
   isMapped(specifier: string): boolean {
-    return this.#mappings.some(({ before, after, targets }) => {
-      const isMatch =
-        after === null
-          ? specifier === before
-          : specifier.length >= before.length + after.length &&
-            specifier.startsWith(before) &&
-            specifier.endsWith(after)
-      if (!isMatch) return false
-      const middle = after === null ? '' : specifier.slice(before.length, specifier.length - after.length)
-      return targets.some(target => isSource(target.replace('*', () => middle)))
+    return this.#mappings.some(({ pattern, targets }) => {
+      const found = pattern.exec(specifier)
+      return found !== null && targets.some(target => isSource(target.replace('*', () => found[1] ?? '')))
     })
   }
 
@@ -249,8 +241,9 @@ function readMappings(file: string | null, left: number): Mapping[] {
   const base = resolve(dirname(file), typeof baseUrl === 'string' ? baseUrl : '.')
   return Object.entries(paths).flatMap(([pattern, targets]) => {
     if (!Array.isArray(targets)) return []
-    const [before = '', after = null] = pattern.split('*', 2) as [string, string?]
-    return [{ before, after, targets: targets.filter(one => typeof one === 'string').map(one => resolve(base, one)) }]
+    const parts = pattern.split('*', 2).map(text => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'))
+    const paths = targets.filter(one => typeof one === 'string').map(one => resolve(base, one))
+    return [{ pattern: new RegExp(`^${parts.join('(.*)')}$`, 's'), targets: paths }]
   })
 }
 

@@ -96,7 +96,7 @@ export class NodeManifest {
   }
 
   /** The fields that decide about packages, with further packages to install. */
-  toStaged(more: Readonly<Record<string, string>>): Record<string, unknown> {
+  toStaged(more: Readonly<Record<string, string>> = {}): Record<string, unknown> {
     const staged: Record<string, unknown> = { name: STAGED_NAME, private: true }
     for (const field of FIELDS) if (Object.keys(this.of(field)).length > 0) staged[field] = this.of(field)
     if (Object.keys(more).length > 0) staged.dependencies = { ...this.of('dependencies'), ...more }

@@ -1,7 +1,8 @@
-/** npm in an empty folder: what it is called with, what it may see, and what its errors mean. Owner: page dependencies/node. */
+/** npm in an empty folder: its arguments, its environment, and the meaning of its errors. Owner: page dependencies/node. */
 
 import type { GatewayError } from '../core/errors.ts'
 import { type HostEnv, toToolHostEnv } from '../core/host.ts'
+import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './build.ts'
 import { type FailedImport, installError, passingError } from './install-step.ts'
@@ -61,7 +62,6 @@ interface NpmInstall extends NpmAsker {
   hasLock: boolean
   /** Packages fetched from repositories are allowed. */
   allowSources: boolean
-  timeoutMs: number
 }
 
 /**
@@ -69,7 +69,7 @@ interface NpmInstall extends NpmAsker {
  * No script of a package runs: `rebuildWithNpm` runs those that are allowed.
  */
 export async function installWithNpm(install: NpmInstall, tools: BuildTools): Promise<void> {
-  const { npm, cwd, draft, hasLock, allowSources, timeoutMs } = install
+  const { npm, cwd, draft, hasLock, allowSources } = install
   const run = (command: 'ci' | 'install') =>
     tools.run({
       command: npm,
@@ -79,17 +79,17 @@ export async function installWithNpm(install: NpmInstall, tools: BuildTools): Pr
     })
   let result = await run(hasLock ? 'ci' : 'install')
   if (hasLock && result.code !== 0 && !result.timedOut && !tools.signal.aborted) result = await run('install')
-  if (result.code !== 0) throw toNpmError(result, install, timeoutMs)
+  if (result.code !== 0) throw toNpmError(result, install)
 }
 
 /** Runs the install scripts of some packages that are there, named by `allow_scripts`. @param names - checked names */
 export async function rebuildWithNpm(install: NpmInstall, names: readonly string[], tools: BuildTools): Promise<void> {
   if (names.length === 0) return
-  const { npm, cwd, timeoutMs, label } = install
+  const { npm, cwd, label } = install
   const args = ['rebuild', '--ignore-scripts=false', '--foreground-scripts', ...FLAGS, '--', ...names]
   const result = await tools.run({ command: npm, args, cwd })
   if (result.code === 0) return
-  if (result.timedOut) throw toNpmError(result, install, timeoutMs)
+  if (result.timedOut) throw toNpmError(result, install)
   const message = `${label}: an install script of ${names.join(', ')} failed: ${tailOf(result.output)}`
   throw passingError(
     message,
@@ -150,10 +150,11 @@ function readFailure(output: string): { isLasting: boolean; name: string; hint: 
 }
 
 /** An npm that ended badly, in the words of a folder that wants what it was to install. */
-export function toNpmError(result: ToolResult, asker: NpmAsker, timeoutMs: number): GatewayError {
+export function toNpmError(result: ToolResult, asker: NpmAsker): GatewayError {
   const { label, manifest, imported } = asker
   if (result.timedOut) {
-    return passingError(`${label}: npm took longer than ${timeoutMs / 1000} s and was stopped`, REGISTRY_HINT, result)
+    const message = `${label}: npm took longer than ${INSTALL_TIMEOUT_SECONDS} s and was stopped`
+    return passingError(message, REGISTRY_HINT, result)
   }
   const failure = readFailure(result.output)
   if (failure === null)

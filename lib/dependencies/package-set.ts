@@ -15,10 +15,10 @@ import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isObject, parseObject } from '../core/json.ts'
-import { OwnFolder } from '../files/own-folder.ts'
+import { namesIn, OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
 import { BuildKey } from './build-cache.ts'
-import { BUILD_RETRY_MS, isPassing, mapSome, namesIn, tryRead } from './build.ts'
+import { BUILD_RETRY_MS, isPassing, mapSome, tryRead } from './build.ts'
 import { listDistributions } from './pip.ts'
 import { removeStale } from './run-tool.ts'
 
@@ -112,12 +112,12 @@ export class PackageSets {
     const { id, target, signal, asker } = request
     const folder = this.#folder.below(id)
     const known = readMark(folder.below(target))
-    if (known !== null) return toSet(folder, known, { isPrivate: this.#isPrivate, isShared: true })
+    if (known !== null) return { ...known, folder, isPrivate: this.#isPrivate, isShared: true }
     this.#failed.check(id, asker)
     try {
       const mark = await this.#fill(request)
       this.#failed.forget(id)
-      return toSet(folder, mark, { isPrivate: this.#isPrivate, isShared: false })
+      return { ...mark, folder, isPrivate: this.#isPrivate, isShared: false }
     } catch (error) {
       if (!signal.aborted) this.#failed.note(id, asker, error)
       throw error
@@ -180,25 +180,13 @@ function toId({ id, target, user }: SetRequest): string {
 }
 
 /** A whole set. */
-export interface PackageSet {
+export interface PackageSet extends SetMark {
   /** Holds the target and what else its step keeps, such as a lock file. */
   folder: OwnFolder
-  outcome: SetOutcome
-  packages: number
-  bytes: number
+  /** As of `PackageSets`. */
   isPrivate: boolean
   /** True when it was there already, or was filled for another function. */
   isShared: boolean
-}
-
-/** @param folder - holds it */
-export function toSet(
-  folder: OwnFolder,
-  outcome: SetMark,
-  { isPrivate, isShared }: Pick<PackageSet, 'isPrivate' | 'isShared'>,
-): PackageSet {
-  const { packages, bytes } = outcome
-  return { folder, outcome, packages, bytes, isPrivate, isShared }
 }
 
 /** The packages of one folder: `.deps`, `node_modules` or `vendor` in it. */
@@ -294,7 +282,7 @@ function toCount(value: unknown): number {
 
 interface Placing {
   isCopied: boolean
-  /** Whose the folders are to be, where this process may give them away. */
+  /** The owner of the folders, where this process may give them away. */
   owner: { uid: number; gid: number } | null
 }
 
@@ -385,12 +373,9 @@ export class FailedSets {
 
 /** Bytes of all files below a folder; links are not followed. */
 export async function sizeOf(folder: string): Promise<number> {
-  const entries = await readdir(folder, { withFileTypes: true })
-  const sizes = await mapSome(entries, async entry => {
-    const path = join(folder, entry.name)
-    if (entry.isDirectory()) return sizeOf(path)
-    return entry.isFile() ? (await lstat(path)).size : 0
-  })
+  const entries = await readdir(folder, { withFileTypes: true, recursive: true })
+  const files = entries.filter(entry => entry.isFile())
+  const sizes = await mapSome(files, async ({ parentPath, name }) => (await lstat(join(parentPath, name))).size)
   return sizes.reduce((sum, size) => sum + size, 0)
 }
 

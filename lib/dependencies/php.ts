@@ -10,7 +10,6 @@ import { realpathSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { dirname, join, resolve, sep } from 'node:path'
 import { toComposerHostEnv } from '../core/host.ts'
-import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
 import type { FileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { BuildKey } from './build-cache.ts'
@@ -26,9 +25,9 @@ import {
   readComposerManifest,
 } from './composer-manifest.ts'
 import { installWithComposer, toComposerError } from './composer.ts'
-import { toManifestFacts } from './dependency-state.ts'
-import { CHANGED_MEANWHILE, digestFiles, type FilePackages, readMade, stageFiles } from './file-packages.ts'
+import { CHANGED_MEANWHILE, digestFiles, FileCollector, readMade, stageFiles } from './file-packages.ts'
 import {
+  askInterpreter,
   hasFile,
   type InstallPlan,
   type InstallStep,
@@ -36,6 +35,7 @@ import {
   isWritable,
   passingError,
   type Settled,
+  toManifestFacts,
 } from './install-step.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
 import type { ToolResult } from './run-tool.ts'
@@ -61,7 +61,6 @@ export interface PhpStepOptions {
 /** Part of the key: a change of how sets are made makes them again. */
 const RECIPE = 'php 2'
 const TARGET = 'vendor'
-const TIMEOUT_MS = INSTALL_TIMEOUT_SECONDS * 1000
 /** File of a set: the key that its lock file has, because both stand for the same packages. */
 const PINS = '.fngw-pins'
 /** File of a set: its lock file, for a gateway that was killed before it put it beside the function. */
@@ -89,13 +88,11 @@ export function createPhpStep(options: PhpStepOptions): InstallStep {
   }
 }
 
-/** Which packages fit depends on PHP's version and extensions. */
-async function readVersion(program: string, tools: BuildTools, cwd: string): Promise<string> {
+/** PHP's version and extensions decide which packages fit. */
+function readVersion(program: string, tools: BuildTools, cwd: string): Promise<string> {
   const script =
     '$names = get_loaded_extensions(); sort($names); echo PHP_MAJOR_VERSION, ".", PHP_MINOR_VERSION, " ", implode(" ", $names);'
-  const { code, output, problem } = await tools.run({ command: program, args: ['-r', script], cwd })
-  if (code !== 0) throw passingError(`${program} does not run: ${problem ?? output.trim().slice(-200)}`)
-  return output.trim()
+  return askInterpreter(program, ['-r', script], tools, cwd)
 }
 
 /** One folder: its set of packages, and the lock file beside its functions. */
@@ -106,7 +103,7 @@ class PhpFolder {
   readonly #root: string
   readonly #manifest: ComposerManifest | null
   #lock: ComposerLock | null
-  #files: FilePackages = { files: [], targets: new Set() }
+  #files = new FileCollector(TARGET)
   #digest = ''
 
   constructor(unit: InstallUnit, options: PhpStepOptions, toolchain: Toolchain) {
@@ -134,13 +131,13 @@ class PhpFolder {
     this.#digest = await digestFiles(this.#files, this.#folder, read)
     const key = this.#keyOf(manifest, this.#lock)
     const { set } = new PackageFolder(this.#unit.folder, TARGET)
+    const pins = new OwnFolder(this.#unit.folder, TARGET).read(PINS)?.toString('utf8')
     return {
       // The lock file that was written after the install stands for the same packages as the manifest alone before it.
-      key: set !== null && this.#readPins() === key ? set.key : key,
+      key: set !== null && pins === key ? set.key : key,
       facts: toManifestFacts(COMPOSER_MANIFEST),
       fill: (draft, tools) => this.#fill(manifest, draft, tools),
-      retell: cause =>
-        toComposerError(cause as ToolResult, { label: this.#unit.label, manifest, timeoutMs: TIMEOUT_MS }),
+      toUserError: cause => toComposerError(cause as ToolResult, { label: this.#unit.label, manifest }),
       settle: made => this.#settle(manifest, made),
     }
   }
@@ -158,10 +155,6 @@ class PhpFolder {
   /** Full path below the root without links. */
   get #folder(): string {
     return join(this.#root, this.#unit.label)
-  }
-
-  #readPins(): string | null {
-    return new OwnFolder(this.#unit.folder, TARGET).read(PINS)?.toString('utf8') ?? null
   }
 
   async #fill(manifest: ComposerManifest, draft: OwnFolder, tools: BuildTools): Promise<SetOutcome> {
@@ -189,7 +182,6 @@ class PhpFolder {
       hasLock: this.#lock !== null,
       plugins: this.#plugins,
       allowSources,
-      timeoutMs: TIMEOUT_MS,
       label,
       manifest,
     }
@@ -199,7 +191,7 @@ class PhpFolder {
       onNote(`${file} was made from another composer.json and is used as it is: run composer update, or delete it`)
     }
     const lock = new ComposerLock(readMade(cwd, COMPOSER_LOCK), COMPOSER_LOCK)
-    this.#tellPlugins(lock)
+    this.#notePlugins(lock)
     cwd.below(TARGET).make()
     if (cwd.path !== draft.path) for (const name of [TARGET, COMPOSER_LOCK]) cwd.moveTo(name, draft, name)
     draft.below(TARGET).write(PINS, this.#keyOf(manifest, lock))
@@ -211,7 +203,7 @@ class PhpFolder {
     return { resolvedPackages, unresolvedImports: [] }
   }
 
-  #tellPlugins(lock: ComposerLock): void {
+  #notePlugins(lock: ComposerLock): void {
     const left = lock.packages
       .filter(({ type, name }) => PLUGIN_TYPE.test(type) && !this.#plugins.includes(name))
       .map(({ name }) => name)

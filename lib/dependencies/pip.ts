@@ -1,8 +1,8 @@
 /** pip, or uv where it is there: what files may ask of it, how it is run, and what its output and its packages say. Owner: §2.16, page dependencies/python. */
 
 import { join } from 'node:path'
-import type { OwnFolder } from '../files/own-folder.ts'
-import { type BuildTools, namesIn, tryRead } from './build.ts'
+import { namesIn, type OwnFolder } from '../files/own-folder.ts'
+import { type BuildTools, tryRead } from './build.ts'
 import type { ToolResult } from './run-tool.ts'
 
 /** Lines of a tool's output that an error shows. */
@@ -163,7 +163,7 @@ function readMetadata(path: string): Distribution[] {
 
 /** Lines of a handler that are looked through for `#@requirements` (§8). */
 const INLINE_LINES = 30
-/** Characters of one requirement with its hashes, and of what is shown of a line that is none. */
+/** Characters of one requirement with its hashes, and of the part that is shown of another line. */
 const MAX_REQUIREMENT_CHARS = 64 * 1024
 const MAX_SHOWN_CHARS = 200
 

@@ -1,9 +1,11 @@
 /** The imports of Python files, read by the interpreter that runs them: many files in one start of it. Owner: §2.16, page dependencies/python. */
 
-import { spawn } from 'node:child_process'
-import type { Clock } from '../core/clock.ts'
+import { execFile } from 'node:child_process'
+import { orNull } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import { passingError } from './install-step.ts'
+import type { BuildTools, Toolchain } from './build.ts'
+import { type InstallUnit, passingError } from './install-step.ts'
+import { toPackageName } from './pip.ts'
 
 /** Milliseconds that the interpreter may take for one question. */
 const ANSWER_MS = 60_000
@@ -45,7 +47,6 @@ interface Question extends Entry {
 }
 
 interface PythonImportsOptions {
-  clock: Clock
   /** Full path of `infer.py`. */
   script: string
   /** The interpreter's environment. */
@@ -116,51 +117,32 @@ export class PythonImports {
 
   /** @returns null when the process was ended from outside */
   #askOnce(program: string, flags: readonly string[], question: object): Promise<unknown[] | null> {
-    const { clock, script, env } = this.#options
+    const { script, env } = this.#options
+    const limits = { timeout: ANSWER_MS, killSignal: 'SIGKILL', maxBuffer: MAX_ANSWER_BYTES } as const
     return new Promise((resolve, reject) => {
-      const child = spawn(program, ['-I', '-B', ...flags, script], { env, stdio: ['pipe', 'pipe', 'pipe'] })
-      const parts: Buffer[] = []
-      let bytes = 0
-      let problem = ''
-      const timer = clock.setTimeout(() => {
-        problem = `${program} did not report the imports within ${ANSWER_MS / 1000} s`
-        child.kill('SIGKILL')
-      }, ANSWER_MS)
-      child.stdout.on('data', (part: Buffer) => {
-        bytes += part.length
-        if (bytes <= MAX_ANSWER_BYTES) parts.push(part)
-      })
-      child.stderr.on('data', (part: Buffer) => {
-        problem = `${problem}${part}`.slice(-2000)
+      const args = ['-I', '-B', ...flags, script]
+      const child = execFile(program, args, { env, ...limits }, (error, output, problem) => {
+        const isLate = error?.killed === true
+        if (error?.signal != null && !isLate && problem === '') return resolve(null)
+        const answer = parseAnswer(output)
+        if (answer !== null) return resolve(answer)
+        // It did not start.
+        if (error?.errno !== undefined) return reject(error)
+        const why = isLate
+          ? `${program} did not report the imports within ${ANSWER_MS / 1000} s`
+          : problem.slice(-2000).trim()
+        reject(new Error(`${program} cannot read imports: ${why}`))
       })
       // It may end before it has read all.
-      child.stdin.on('error', () => {})
-      child.stdin.end(JSON.stringify(question))
-      child.once('error', error => {
-        clock.clearTimeout(timer)
-        reject(error)
-      })
-      child.once('close', (_code, signal) => {
-        clock.clearTimeout(timer)
-        if (signal !== null && problem === '') {
-          resolve(null)
-          return
-        }
-        const answer = parseAnswer(Buffer.concat(parts).toString('utf8'))
-        if (answer === null) reject(new Error(`${program} cannot read imports: ${problem.trim()}`))
-        else resolve(answer)
-      })
+      child.stdin!.on('error', () => {})
+      child.stdin!.end(JSON.stringify(question))
     })
   }
 }
 
 function parseAnswer(text: string): unknown[] | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return Array.isArray(value) ? value : null
-  } catch {
-    return null
-  }
+  const value: unknown = orNull(() => JSON.parse(text))
+  return Array.isArray(value) ? value : null
 }
 
 function toImports(value: unknown): PythonImport[] {
@@ -168,4 +150,32 @@ function toImports(value: unknown): PythonImport[] {
   return value.filter(
     (one): one is PythonImport => isObject(one) && typeof one.name === 'string' && typeof one.file === 'string',
   )
+}
+
+/** The name that pipreqs has for it by itself is an old one, which is not answered everywhere. */
+const INDEX = 'https://pypi.org/pypi/'
+/** Folders that hold no code of the function. */
+const IGNORED = '.deps,.svc,.svc-deps,node_modules,vendor,__pycache__'
+
+/**
+ * Names of packages (`FN_PY_INFER_BACKEND=pipreqs`). pipreqs knows by a table which package has which module, and asks the package index
+ * about the others.
+ * @throws GatewayError when it is not installed
+ */
+export async function findByPipreqs(
+  { folder }: Pick<InstallUnit, 'folder'>,
+  { program }: Toolchain,
+  tools: BuildTools,
+): Promise<string[]> {
+  const flags = ['--print', '--mode', 'no-pin', '--ignore', IGNORED, '--encoding', 'utf-8', '--pypi-server', INDEX]
+  const env = { PYTHONSAFEPATH: '1', PYTHONWARNINGS: 'ignore' }
+  const args = ['-m', 'pipreqs.pipreqs', ...flags, folder]
+  const { code, output } = await tools.run({ command: program, args, cwd: '/', env })
+  if (/No module named '?pipreqs/.test(output)) {
+    const hint = 'python3 -m pip install pipreqs, or FN_PY_INFER_BACKEND=native, which needs nothing'
+    throw passingError('FN_PY_INFER_BACKEND is pipreqs, which this Python does not have', hint)
+  }
+  if (code !== 0) throw passingError(`pipreqs: ${output.trim().split('\n').at(-1) ?? `ended with ${code}`}`)
+  const names = output.split('\n').filter(line => /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(line.trim()))
+  return [...new Set(names.map(name => toPackageName(name.trim())))]
 }

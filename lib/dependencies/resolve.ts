@@ -1,5 +1,5 @@
 /**
- * What a function needs before a worker of it can start: for go and rust its program, for python, node and php its packages.
+ * Prepares a function before a worker of it starts: for go and rust its program, for python, node and php its packages.
  * Spec: §2.16.
  *
  *   prepare(fn) ─► waiting ─► resolving: reads the sources ─┬► all is there ──────────────────────────► ready
@@ -35,7 +35,7 @@ import { CargoHome, createRustBuilder } from './rust.ts'
 
 /** Functions whose sources are read in one turn of the event loop, at some 0.1 ms each. */
 const STARTS_PER_TURN = 16
-/** Milliseconds after which reading what a function needs counts as work. */
+/** Milliseconds after which reading a function's dependencies counts as work. */
 const LONG_LOOK_MS = 2000
 /** Milliseconds that a failure waits, while builds go on, for functions that fail for the same cause. */
 const REPORT_MS = 2000
@@ -100,49 +100,37 @@ class Preparation {
   stamp: string | null = null
   /** Full path of the program of one that is ready, null for packages. */
   program: string | null = null
-  isStopped = false
-  #done: Promise<string | null> | null = null
-  #settle: (() => void) | null = null
+  readonly done: Promise<string | null>
+  #settle!: () => void
   readonly #onWork: (() => void)[] = []
-  #abort: AbortController | null = null
+  readonly #abort = new AbortController()
 
   constructor(fn: FunctionVersion, since: number) {
     this.fn = fn
     this.since = since
-  }
-
-  /** Made when it is asked for: of ten thousand in the background nearly none is. */
-  get done(): Promise<string | null> {
-    if (this.#done !== null) return this.#done
-    this.#done = new Promise((resolve, reject) => {
+    this.done = new Promise((resolve, reject) => {
       this.#settle = () => (this.error === null ? resolve(this.program) : reject(this.error))
-      if (!this.isOpen) this.#settle()
     })
     // A caller that has gone does not handle the failure.
-    this.#done.catch(() => {})
-    return this.#done
+    this.done.catch(() => {})
   }
 
   end(state: 'ready' | 'failed', since: number): void {
     this.state = state
     this.since = since
-    this.#settle?.()
+    this.#settle()
   }
 
   get isOpen(): boolean {
     return this.state !== 'ready' && this.state !== 'failed'
   }
 
-  /** Made when it is needed: most functions need nothing that could be stopped. */
   get signal(): AbortSignal {
-    this.#abort ??= new AbortController()
-    if (this.isStopped) this.#abort.abort()
     return this.#abort.signal
   }
 
   stop(): void {
-    this.isStopped = true
-    this.#abort?.abort()
+    this.#abort.abort()
   }
 
   /** @param onWork - called when a tool has to work for it */
@@ -176,9 +164,8 @@ export class Builds {
   readonly #ready = new WeakSet<FunctionVersion>()
   /** Those that have not ended. */
   readonly #open = new Set<Preparation>()
-  /** Those that wait for their turn: first the ones that calls asked for. */
-  readonly #urgent = new Set<Preparation>()
-  readonly #line = new Set<Preparation>()
+  /** Those that wait for their turn, and some that do not any more; the ones that calls asked for come first. */
+  readonly #line: Preparation[] = []
   #isMoving = false
   #functions: ReadonlyMap<string, FunctionVersion> | null = null
   readonly #failures: FailureReports
@@ -221,7 +208,7 @@ export class Builds {
     const preparation = new Preparation(fn, this.#options.clock.monotonic())
     this.#known.set(fn.key, preparation)
     this.#open.add(preparation)
-    this.#line.add(preparation)
+    this.#line.push(preparation)
     this.#moveSoon()
     return preparation
   }
@@ -313,7 +300,7 @@ export class Builds {
   }
 
   #putFirst(preparation: Preparation): void {
-    if (this.#line.delete(preparation)) this.#urgent.add(preparation)
+    if (preparation.state === 'waiting') this.#line.unshift(preparation)
     const language = this.#languages.get(preparation.fn.runtime)
     language?.looks.putFirst(preparation)
     language?.installs.putFirst(preparation)
@@ -321,22 +308,16 @@ export class Builds {
 
   #stop(preparation: Preparation): void {
     preparation.stop()
-    if (this.#urgent.delete(preparation) || this.#line.delete(preparation)) this.#fail(preparation, stopped())
+    if (preparation.state === 'waiting') this.#fail(preparation, stopped())
   }
 
   /** Not within the caller's turn: reading sources of many functions must not hold up a reload, or a request. */
   #moveSoon(): void {
-    if (this.#isMoving || this.#urgent.size + this.#line.size === 0) return
+    if (this.#isMoving || this.#line.length === 0) return
     this.#isMoving = true
     setImmediate(() => {
-      let left = STARTS_PER_TURN
-      for (const line of [this.#urgent, this.#line]) {
-        for (const preparation of line) {
-          if (left-- <= 0) break
-          line.delete(preparation)
-          this.#start(preparation)
-        }
-      }
+      for (const preparation of this.#line.splice(0, STARTS_PER_TURN))
+        if (preparation.state === 'waiting') this.#start(preparation)
       this.#isMoving = false
       this.#moveSoon()
     })
@@ -428,7 +409,9 @@ export class Builds {
   #fail(preparation: Preparation, thrown: unknown): void {
     const { fn } = preparation
     const found = this.#toError(thrown, preparation)
-    preparation.error = preparation.isStopped ? found : this.#failures.note(fn, found, this.#toFailureStamp(fn, found))
+    preparation.error = preparation.signal.aborted
+      ? found
+      : this.#failures.note(fn, found, this.#toFailureStamp(fn, found))
     if (this.#functions === preparation.catalog) preparation.stamp = this.#builderOf(fn)?.stampOf?.(fn) ?? null
     this.#end(preparation, 'failed')
   }
@@ -447,9 +430,9 @@ export class Builds {
     return `${file?.mtimeMs} ${file?.size}`
   }
 
-  #toError(thrown: unknown, { fn, isStopped }: Preparation): GatewayError {
+  #toError(thrown: unknown, { fn, signal }: Preparation): GatewayError {
     if (this.#isClosed) return closing()
-    if (isStopped) return stopped()
+    if (signal.aborted) return stopped()
     if (thrown instanceof GatewayError) return thrown
     const { code, path, message } = thrown as NodeJS.ErrnoException
     const hint = `the gateway writes to .${fn.runtime}-build in the function's folder and to .svc in the functions root`

@@ -195,7 +195,7 @@ export function removeStale(parent: OwnFolder, names: RegExp, clock: Clock): voi
   }
 }
 
-// Whom tools run as below a gateway that is root: the owner of the functions folder, so that no code of a package is root's.
+// The user of tools below a gateway that is root: the owner of the functions folder, so that no code of a package is root's.
 
 interface ToolOwnerOptions {
   functionsRoot: string

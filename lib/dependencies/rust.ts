@@ -186,7 +186,7 @@ class RustBuild {
     // A panic must be caught: one of a call does not end the process.
     const env = { ...this.#options.cargoHome.prepare(user), CARGO_PROFILE_RELEASE_PANIC: 'unwind' }
     const cargo = (args: string[]) =>
-      tools.run({ command: toolchain.program, args, cwd: workspace.folder, env, owns: workspace.tools })
+      tools.run({ command: toolchain.program, args, cwd: workspace.tools.path, env, owns: workspace.tools })
     const program = join(this.#options.cargoHome.targetOf(user), 'release', `fn_${this.#id}`)
     // Cargo looks at the times of files alone: one that is put back as it was before the last build it would not compile.
     if (existsSync(program)) {
@@ -218,7 +218,7 @@ class RustBuild {
     for (const line of result.output.split('\n')) {
       const match = /^(.+?\.rs):(\d+):(\d+): (error.*)$/.exec(line)
       if (match === null) continue
-      const [, path, lineText, column, message] = match as unknown as [string, string, string, string, string]
+      const [, path = '', lineText = '', column = '', message = ''] = match
       if (path === 'src/main.rs') return this.#toSignatureError(message, symbol)
       const file = path.startsWith(root) ? path.slice(root.length) : path
       if (path.startsWith(root)) first ??= { file, line: Number(lineText), column: Number(column) }

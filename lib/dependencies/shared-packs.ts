@@ -3,10 +3,12 @@
 import { readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import type { FunctionVersion, PackageManifest } from '../core/catalog.ts'
-import { GatewayError, type Warning } from '../core/errors.ts'
+import { GatewayError, orNull, type Warning } from '../core/errors.ts'
 import { isPackName, isRuntimeName, PACK_NAME_RULE } from '../core/identity.ts'
 import { isObject, parseObject } from '../core/json.ts'
-import { isFolder, namesIn } from './build.ts'
+import { namesIn } from '../files/own-folder.ts'
+import { isFolder } from './build.ts'
+import { TARGETS } from './package-set.ts'
 
 const PACKS_FOLDER = '.svc/packs'
 /** Where FastFN keeps packs; looked into after our own folder. */
@@ -14,50 +16,43 @@ const FASTFN_PACKS_FOLDER = '.fastfn/packs'
 
 interface Language {
   manifest: string
-  /** Folder of installed packages beside the manifest. */
-  installed: string
-  /** Installs them, in the folder of the manifest. */
+  /** Installs its packages, in its folder. */
   command: string
-  /** True when functions of the language may share packs. */
-  hasPacks: boolean
+  /** Files of a pack, under the names of the language; null where functions share no packs. */
+  toFacts: ((dir: string) => Record<string, unknown>) | null
   /** Names of packages that a manifest asks for and that are not installed. @param folder - full path of the manifest's */
   missing(text: string, folder: string): string[]
 }
 
-const LANGUAGES: ReadonlyMap<string, Language> = new Map([
-  [
-    'python',
-    {
-      manifest: 'requirements.txt',
-      installed: '.deps',
-      command: 'pip install -r requirements.txt -t .deps',
-      hasPacks: true,
-      // `Flask[async]>=2 ; python_version > "3"` to `Flask`; options and comments name nothing.
-      missing: text => text.split('\n').flatMap(line => /^\s*([A-Za-z0-9][\w.-]*)/.exec(line)?.[1] ?? []),
-    },
-  ],
-  [
-    'node',
-    {
-      manifest: 'package.json',
-      installed: 'node_modules',
-      command: 'npm install',
-      hasPacks: true,
-      missing: (text, folder) => namesAt(text, 'dependencies').filter(name => !isResolved(name, folder)),
-    },
-  ],
-  [
-    'php',
-    {
-      manifest: 'composer.json',
-      installed: 'vendor',
-      command: 'composer install',
-      hasPacks: false,
-      // Without `php` and its extensions, which Composer does not install.
-      missing: text => namesAt(text, 'require').filter(name => name.includes('/')),
-    },
-  ],
-] satisfies [string, Language][])
+const LANGUAGES: Readonly<Record<string, Language>> = {
+  python: {
+    manifest: 'requirements.txt',
+    command: 'pip install -r requirements.txt -t .deps',
+    toFacts: dir => ({
+      requirements_txt: isFile(join(dir, 'requirements.txt')),
+      deps_dir: isFolder(join(dir, '.deps')),
+    }),
+    // `Flask[async]>=2 ; python_version > "3"` to `Flask`; options and comments name nothing.
+    missing: text => text.split('\n').flatMap(line => /^\s*([A-Za-z0-9][\w.-]*)/.exec(line)?.[1] ?? []),
+  },
+  node: {
+    manifest: 'package.json',
+    command: 'npm install',
+    toFacts: dir => ({
+      package_json: isFile(join(dir, 'package.json')),
+      lock_file: ['package-lock.json', 'npm-shrinkwrap.json'].find(name => isFile(join(dir, name))) ?? null,
+      node_modules: isFolder(join(dir, 'node_modules')),
+    }),
+    missing: (text, folder) => namesAt(text, 'dependencies').filter(name => !isResolved(name, folder)),
+  },
+  php: {
+    manifest: 'composer.json',
+    command: 'composer install',
+    toFacts: null,
+    // Without `php` and its extensions, which Composer does not install.
+    missing: text => namesAt(text, 'require').filter(name => name.includes('/')),
+  },
+}
 
 /** A pack that is there. */
 interface Pack {
@@ -67,15 +62,6 @@ interface Pack {
   dir: string
   /** Files of the pack, under the names of its language. */
   facts: Record<string, unknown>
-}
-
-const FACTS: Readonly<Record<string, (dir: string) => Record<string, unknown>>> = {
-  python: dir => ({ requirements_txt: isFile(join(dir, 'requirements.txt')), deps_dir: isFolder(join(dir, '.deps')) }),
-  node: dir => ({
-    package_json: isFile(join(dir, 'package.json')),
-    lock_file: ['package-lock.json', 'npm-shrinkwrap.json'].find(name => isFile(join(dir, name))) ?? null,
-    node_modules: isFolder(join(dir, 'node_modules')),
-  }),
 }
 
 export class SharedPacks {
@@ -97,12 +83,12 @@ export class SharedPacks {
 
   /** Every pack by runtime and name; of two of a name the one that functions get. */
   list(): Pack[] {
-    return [...LANGUAGES].flatMap(([runtime, { hasPacks }]) => {
-      if (!hasPacks) return []
+    return Object.entries(LANGUAGES).flatMap(([runtime, { toFacts }]) => {
+      if (toFacts === null) return []
       const names = this.#bases.flatMap(base => namesIn(join(base, runtime)))
       return [...new Set(names)].sort().flatMap(name => {
         const dir = this.#find(runtime, name)
-        return dir === null ? [] : [{ runtime, name, dir, facts: FACTS[runtime]!(dir) }]
+        return dir === null ? [] : [{ runtime, name, dir, facts: toFacts(dir) }]
       })
     })
   }
@@ -114,7 +100,7 @@ export class SharedPacks {
 
   /**
    * As `dirsOf`, for a function that is about to run.
-   * @throws GatewayError LOAD_FAILED naming the places looked at when one is missing
+   * @throws GatewayError LOAD_FAILED that names the searched folders when one is missing
    */
   require(fn: Pick<FunctionVersion, 'runtime' | 'policy' | 'entryFile'>): string[] {
     if (!hasPacks(fn.runtime)) return []
@@ -148,9 +134,9 @@ export class SharedPacks {
   ): Warning[] {
     const { runtime, entryFile: path } = functions[0]!
     const name = key.slice(runtime.length + 1)
-    const language = LANGUAGES.get(runtime)
+    const language = LANGUAGES[runtime]
     const shown = functions.map(fn => fn.entryFile).join(', ')
-    if (language?.hasPacks !== true) {
+    if (language === undefined || language.toFacts === null) {
       const hint = `Remove "${name}" from shared_deps, or bring its packages with the function.`
       return [
         {
@@ -166,8 +152,9 @@ export class SharedPacks {
       const message = `${shown}: ${this.#toMissing(runtime, name)}`
       return [{ code: 'PACK_MISSING', path, message, hint: this.#toMissingHint(runtime, name) }]
     }
-    if (isFolder(join(dir, language.installed)) || isInstalling(runtime)) return []
-    const message = `${this.#shorten(dir)} is not installed: it has no ${language.installed}; used by ${shown}`
+    const installed = TARGETS[runtime]!
+    if (isFolder(join(dir, installed)) || isInstalling(runtime)) return []
+    const message = `${this.#shorten(dir)} is not installed: it has no ${installed}; used by ${shown}`
     return [{ code: 'PACK_NOT_INSTALLED', path: this.#shorten(dir), message, hint: `Run in it: ${language.command}` }]
   }
 
@@ -179,7 +166,7 @@ export class SharedPacks {
 
   #toMissingHint(runtime: string, name: string): string {
     if (!isPackName(name)) return `Fix the name in shared_deps: a pack name ${PACK_NAME_RULE}.`
-    const file = `${PACKS_FOLDER}/${runtime}/${name}/${LANGUAGES.get(runtime)!.manifest}`
+    const file = `${PACKS_FOLDER}/${runtime}/${name}/${LANGUAGES[runtime]!.manifest}`
     return `Make ${file}, or remove "${name}" from shared_deps.`
   }
 
@@ -206,7 +193,7 @@ function toForeignWarning(): Warning {
 }
 
 function hasPacks(runtime: string): boolean {
-  return LANGUAGES.get(runtime)?.hasPacks === true
+  return LANGUAGES[runtime]?.toFacts != null
 }
 
 function isFile(path: string): boolean {
@@ -228,7 +215,7 @@ export function findUnmet(
   rootPath: string,
   isInstalling: (runtime: string) => boolean = () => false,
 ): Warning[] {
-  return [...LANGUAGES].flatMap(([runtime, { manifest, missing, command }]) => {
+  return Object.entries(LANGUAGES).flatMap(([runtime, { manifest, missing, command }]) => {
     if (isInstalling(runtime)) return []
     const folders = manifests.filter(one => one.runtime === runtime).map(({ folder }) => folder)
     const unmet: string[] = []
@@ -253,12 +240,9 @@ function shorten(names: readonly string[]): string {
 
 /** Empty for a file that is gone, too large or no file: its own tool complains about that. */
 function readManifest(path: string): string {
-  try {
-    const stats = statSync(path)
-    return stats.isFile() && stats.size <= MAX_MANIFEST_BYTES ? readFileSync(path, 'utf8') : ''
-  } catch {
-    return ''
-  }
+  const stats = orNull(() => statSync(path))
+  const isRead = stats?.isFile() === true && stats.size <= MAX_MANIFEST_BYTES
+  return (isRead ? orNull(() => readFileSync(path, 'utf8')) : null) ?? ''
 }
 
 /** True for a package that node finds in a `node_modules` from the folder up. */

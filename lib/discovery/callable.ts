@@ -34,7 +34,7 @@ function toCallable(names: readonly string[]): Callable {
   return Object.freeze({ names: Object.freeze([...names]) })
 }
 
-/** Ways to define `handler`, by the text of a file. What may do so in a way that the text does not show counts as well. */
+/** Ways to define `handler`, by the text of a file. Text that may do so in a way that it does not show counts as well. */
 const NAMED: Readonly<Record<Exclude<RuntimeName, 'lua'>, RegExp>> = {
   python:
     /^(?:(?:async\s+)?def|class)\s+handler\b|^handler\s*[:=,]|^\s*(?:from|import)\b.*(?:\bhandler\b|\bimport\s*[(*])|\bglobals\(|\bexec\(/m,

@@ -153,36 +153,22 @@ interface Lexis {
   quotes: string
 }
 
-const C_BLOCK = ['/*', '*/'] as const
-const SCRIPT: Lexis = { line: ['//'], blocks: [C_BLOCK, ['`', '`']], quotes: `'"` }
-const LEXIS: ReadonlyMap<string, Lexis> = new Map<string, Lexis>([
+/** @param blocks - beginning and end of each, one after the other */
+function toLexis(line: string, blocks: string, quotes = `'"`): Lexis {
+  const marks = blocks.split(' ')
+  const pairs = marks.flatMap((open, at) => (at % 2 === 0 ? [[open, marks[at + 1]!] as const] : []))
+  return { line: line.split(' '), blocks: pairs, quotes }
+}
+
+const SCRIPT = toLexis('//', '/* */ ` `')
+const LEXIS: ReadonlyMap<string, Lexis> = new Map([
   ...['.js', '.ts', '.mjs', '.cjs', '.mts', '.cts'].map(extension => [extension, SCRIPT] as const),
-  [
-    '.py',
-    {
-      line: ['#'],
-      blocks: [
-        ['"""', '"""'],
-        ["'''", "'''"],
-      ],
-      quotes: `'"`,
-    },
-  ],
-  ['.php', { line: ['//', '#'], blocks: [C_BLOCK], quotes: `'"` }],
-  [
-    '.lua',
-    {
-      line: ['--'],
-      blocks: [
-        ['--[[', ']]'],
-        ['[[', ']]'],
-      ],
-      quotes: `'"`,
-    },
-  ],
-  ['.go', { line: ['//'], blocks: [C_BLOCK, ['`', '`']], quotes: `'"` }],
+  ['.py', toLexis('#', `""" """ ''' '''`)],
+  ['.php', toLexis('// #', '/* */')],
+  ['.lua', toLexis('--', '--[[ ]] [[ ]]')],
+  ['.go', toLexis('//', '/* */ ` `')],
   // An apostrophe begins a lifetime more often than a character.
-  ['.rs', { line: ['//'], blocks: [C_BLOCK], quotes: '"' }],
+  ['.rs', toLexis('//', '/* */', '"')],
 ])
 
 /**

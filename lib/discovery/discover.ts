@@ -9,6 +9,7 @@ import { pathWarning } from './disk.ts'
 import { ConfigReader, type DiscoverOptions, FolderFacts } from './folder.ts'
 import { FunctionMaker, type Revisions, type Settled, settleKeys } from './functions.ts'
 import { addHandlers } from './handlers.ts'
+import { nameSome } from './layouts.ts'
 import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
 import { type Context, Contribution, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
 
@@ -31,7 +32,7 @@ export interface Discovery {
 
 const NO_REVISIONS: Revisions = new Map()
 
-/** One discovery, what it was made of, and what the next one begins with. */
+/** One discovery, its inputs, and the state that the next one begins with. */
 interface Last {
   snapshot: Snapshot
   outerEnv: OuterEnv
@@ -48,12 +49,10 @@ export interface Discoverer {
   discover: (snapshot: Snapshot, outerEnv?: OuterEnv, revisions?: Revisions) => Discovery
 }
 
-/** Discovers once. Equal snapshots give deeply equal outcomes. Never throws: what is wrong is a warning. */
-export function discover(snapshot: Snapshot, options: DiscoverOptions, outerEnv?: OuterEnv): Discovery {
-  return createDiscoverer(options).discover(snapshot, outerEnv)
-}
-
-/** A discoverer with a memory for reloads; what it remembers never changes the outcome. */
+/**
+ * A discoverer with a memory for reloads that never changes the outcome: equal snapshots give deeply equal ones. Never throws:
+ * mistakes are warnings.
+ */
 export function createDiscoverer(options: DiscoverOptions): Discoverer {
   const configs = new ConfigReader()
   const facts = new FolderFacts(configs, options)
@@ -161,15 +160,11 @@ function withoutHandlers(
   return ignored.filter(({ path }) => !handlers.has(path))
 }
 
-/** Test files named in one warning. */
-const MAX_NAMED_TESTS = 5
-
 /** One warning for all test files that would be routes by the other rules. */
 function toTestWarnings(ignored: readonly IgnoredPath[]): Warning[] {
   const paths = ignored.filter(({ kind }) => kind === 'test').map(({ path }) => path)
   if (paths.length === 0) return []
-  const rest = paths.length > MAX_NAMED_TESTS ? ` and ${paths.length - MAX_NAMED_TESTS} more` : ''
-  const message = `test files are not served: ${paths.slice(0, MAX_NAMED_TESTS).join(', ')}${rest}`
+  const message = `test files are not served: ${nameSome(paths)}`
   const hint = 'To serve one, name it in fn.routes.json. Rename it with "_" in front, or move it, to end this warning.'
   return [{ code: 'TEST_FILE', path: paths[0]!, message, hint }]
 }
@@ -202,7 +197,7 @@ export interface Explanation {
  * @param urlPath - decoded request path
  */
 export function explainIgnored(discovery: Pick<Discovery, 'ignored' | 'warnings'>, urlPath: string): Explanation {
-  const wanted = urlPath.toLowerCase().split('/').filter(isText)
+  const wanted = urlPath.toLowerCase().split('/').filter(Boolean)
   return {
     ignored: discovery.ignored.filter(({ path }) => couldMean(path, wanted)),
     warnings: discovery.warnings.filter(({ path }) => couldMean(path, wanted)),
@@ -251,8 +246,4 @@ function isSame(wanted: readonly string[], words: readonly string[]): boolean {
     if (text === undefined || !(word.startsWith('[') || word === text)) return false
   }
   return words.length === wanted.length
-}
-
-function isText(text: string): boolean {
-  return text !== ''
 }

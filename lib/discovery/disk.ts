@@ -1,7 +1,7 @@
 /** Paths, access to the disk, and the warnings for its errors. Owner: §2.2, page discovery/layouts. */
 
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
-import type { Warning } from '../core/errors.ts'
+import { orNull, type Warning } from '../core/errors.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 
 /** Folders of one tree that are read; the rest is skipped with a warning. */
@@ -149,12 +149,8 @@ export const GONE = 'gone'
 
 /** Size and time of a file as text. */
 export function diskStamp(fullPath: string): string {
-  try {
-    const { size, mtimeMs } = statSync(fullPath)
-    return `${size}|${mtimeMs}`
-  } catch {
-    return GONE
-  }
+  const stats = orNull(() => statSync(fullPath))
+  return stats === null ? GONE : `${stats.size}|${stats.mtimeMs}`
 }
 
 const REASONS: ReadonlyMap<string, string> = new Map([

@@ -1,5 +1,5 @@
 /**
- * Which folders of a tree may be other ones than they were when they were listed: two looks at times for a folder with one file
+ * Finds the folders of a tree that may have changed since they were listed: two checks of times for a folder with one file
  * take a tenth of the time of listing it. Owner: §2.2, page discovery/layouts.
  *
  *   listed ─► times of the folder, kept ─► reload of everything ─► same times, and its files of the same size and time ─► kept
@@ -8,6 +8,7 @@
 
 import { type Stats, statSync } from 'node:fs'
 import { setImmediate } from 'node:timers/promises'
+import { orNull } from '../core/errors.ts'
 import type { Clock } from '../core/clock.ts'
 import { type Disk, type ListingTimes, MAX_TREE_FOLDERS, NODE_DISK, toChild } from './disk.ts'
 import { CONFIG_FILES } from './file-name.ts'
@@ -81,7 +82,8 @@ export class FolderTimes implements ListingTimes {
    * @returns folders below the root that have to be read again; null when that is all of them
    */
   async findChanged({ root, rootPath, shortage }: Snapshot): Promise<string[] | null> {
-    if (shortage !== null || root.skipped !== null || !this.#isRoot(root, rootPath)) return null
+    const isRoot = orNull(() => this.#disk.realpath(rootPath)) === root.realPath
+    if (shortage !== null || root.skipped !== null || !isRoot) return null
     const changed: string[] = []
     const left = [root]
     let count = 0
@@ -98,18 +100,10 @@ export class FolderTimes implements ListingTimes {
     return changed.length * 2 > count ? null : changed
   }
 
-  #isRoot(root: DirNode, rootPath: string): boolean {
-    try {
-      return this.#disk.realpath(rootPath) === root.realPath
-    } catch {
-      return false
-    }
-  }
-
   #isSame(node: DirNode): boolean {
     const times = this.#known.get(node)
     if (times === undefined) return false
-    // A link on the way to it that leads elsewhere now is found where the link lies.
+    // A link on the way to it that leads elsewhere now is found in the folder that holds the link.
     const path = node.realPath
     const now = this.#stat(path)
     if (now === undefined || now.ctimeMs !== times.ctimeMs || now.mtimeMs !== times.mtimeMs) return false
@@ -126,26 +120,15 @@ export class FolderTimes implements ListingTimes {
     for (const kind in texts) {
       const text = texts[kind as ConfigKind]
       if (text === null) continue
-      if (text.text === null || !this.#isText(`${path}/${CONFIG_FILES[kind as ConfigKind]}`, text.text)) return false
+      const bytes = orNull(() => this.#disk.readFile(`${path}/${CONFIG_FILES[kind as ConfigKind]}`))
+      if (text.text === null || bytes === null || !Buffer.from(text.text).equals(bytes)) return false
     }
     return true
   }
 
-  #isText(path: string, text: string): boolean {
-    try {
-      return Buffer.from(text).equals(this.#disk.readFile(path))
-    } catch {
-      return false
-    }
-  }
-
   /** Undefined too for what cannot be looked at: the reader has the warning for it. */
   #stat(path: string): Stats | undefined {
-    try {
-      return this.#disk.stat(path)
-    } catch {
-      return undefined
-    }
+    return orNull(() => this.#disk.stat(path)) ?? undefined
   }
 }
 

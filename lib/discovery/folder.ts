@@ -111,17 +111,13 @@ export class FolderFacts {
 
   /** The helper files that a folder has for the functions around it. */
   #helpersOf(dir: DirNode, view: FolderView): readonly Helper[] {
+    if (isScriptFolder(dir.path)) return []
     const known = this.#helpers.get(dir)
     if (known !== undefined && sameView(known.view, view)) return known.found
-    const found = this.#findHelpers(dir, view)
+    const own = () => (this.hasHandler(dir, view) ? [] : this.helpers(dir, view))
+    const found = this.closed(dir) === null ? own() : sourcesBelow(dir)
     this.#helpers.set(dir, { view, found })
     return found
-  }
-
-  #findHelpers(dir: DirNode, view: FolderView): readonly Helper[] {
-    if (isScriptFolder(dir.path)) return []
-    if (this.closed(dir) !== null) return sourcesBelow(dir)
-    return this.hasHandler(dir, view) ? [] : this.helpers(dir, view)
   }
 }
 
@@ -217,6 +213,9 @@ class Sorter {
   /** Source files of enabled runtimes whose names are routes. */
   #routeFiles(): RouteFile[] {
     const found: RouteFile[] = []
+    const { group } = this.#view
+    const { handler, adapter } = this.#config?.invoke ?? {}
+    const namesCallable = handler !== undefined || adapter !== undefined
     for (const { name, hasNoCallable } of this.#node.files) {
       const parsed = parseFileName(name)
       if (parsed.kind === 'route' && parsed.isFolderFile) this.#canonical.push(name)
@@ -232,27 +231,18 @@ class Sorter {
       } else if (parsed.kind === 'bad') {
         this.#ignore(name, parsed.message)
         this.#bad.push(parsed)
-      } else if (hasNoCallable === true && !this.#namesCallable()) {
+      } else if (hasNoCallable === true && !namesCallable) {
         if (usualRole(this.#node.path, name) === 'script') this.#inert.add(name)
         const ignored = { path: toChild(this.#node.path, name), reason: `defines no handler; ${SERVE_ANYWAY}` }
         ;(parsed.isFolderFile ? this.#ignored : this.#noHandlers).push(ignored)
-      } else if (this.#isOfGroup(parsed.runtime)) found.push(parsed)
-      else this.#ignore(name, `below the folder ${this.#view.group} only ${this.#view.group} files are handlers`)
+      } else if (group === null || parsed.runtime === (this.#config?.runtime ?? group)) found.push(parsed)
+      else this.#ignore(name, `below the folder ${group} only ${group} files are handlers`)
     }
     for (const name of this.#node.otherFiles) {
       const parsed = parseFileName(name)
       if (parsed.kind === 'other' && parsed.reason !== null) this.#ignore(name, parsed.reason)
     }
     return found
-  }
-
-  #namesCallable(): boolean {
-    const { handler, adapter } = this.#config?.invoke ?? {}
-    return handler !== undefined || adapter !== undefined
-  }
-
-  #isOfGroup(runtime: RuntimeName): boolean {
-    return this.#view.group === null || runtime === (this.#config?.runtime ?? this.#view.group)
   }
 
   #kind(files: readonly RouteFile[]): FolderKind {
@@ -296,7 +286,7 @@ class Sorter {
       for (const choice of chooseRoutes(group)) {
         this.#settle(choice, 'DUPLICATE_ROUTE', 'answers its route', 'Delete them, or rename them.')
         const { method } = choice.chosen
-        // Which methods a config that cannot be used would list is unknown: it refuses calls by all of them.
+        // The methods that an unusable config would list are unknown: it refuses calls by all of them.
         const defaults = this.#config?.problem === undefined ? GET_ALONE : METHODS
         const methods = method === null ? (this.#config?.invoke.methods ?? defaults) : [method]
         routes.push({ file: choice.chosen, methods })

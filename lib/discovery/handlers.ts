@@ -143,7 +143,7 @@ class Handlers {
       this.#claimListed(fn, forced)
       return true
     }
-    // Which routes a config that cannot be used would list is unknown: it refuses calls at all the default ones.
+    // The routes that an unusable config would list are unknown: it refuses calls at all the default ones.
     const hasDefaults = files.kind === 'function' && (view.group !== null || config?.problem !== undefined)
     const isNamed = config?.identity === true || hasDefaults
     if (!isNamed || (prefix === '' && config?.name === undefined)) return this.#claimPath(fn, forced)
@@ -332,7 +332,7 @@ class Handlers {
   /**
    * The file beside a handler.
    * @param node - folder in which it is looked for
-   * @param isEntrypoint - the handler lies further down, and stands for this folder
+   * @param isEntrypoint - the handler is in a folder below, and stands for this folder
    */
   #schemaOf(node: DirNode, file: FileEntry, isEntrypoint = false): SchemaFileRef | null {
     const name = parseFileName(file.name)

@@ -99,6 +99,12 @@ export function isVersionLike(label: string): boolean {
 /** Files named in one warning. */
 const MAX_NAMED_FILES = 5
 
+/** The first of some files, and how many more there are. */
+export function nameSome(paths: readonly string[]): string {
+  const rest = paths.length > MAX_NAMED_FILES ? ` and ${paths.length - MAX_NAMED_FILES} more` : ''
+  return paths.slice(0, MAX_NAMED_FILES).join(', ') + rest
+}
+
 /** Why a file of a language that is off is ignored. */
 export function toOffReason(runtime: RuntimeName): string {
   return `the runtime ${runtime} is not enabled in FN_RUNTIMES`
@@ -126,8 +132,6 @@ export function toOffWarnings(ignored: readonly IgnoredPath[], enabled: readonly
   }
   const [first] = paths
   if (first === undefined) return []
-  const rest = paths.length > MAX_NAMED_FILES ? ` and ${paths.length - MAX_NAMED_FILES} more` : ''
-  const named = `${paths.slice(0, MAX_NAMED_FILES).join(', ')}${rest}`
-  const message = `${[...runtimes].join(' and ')} ${runtimes.size > 1 ? 'are' : 'is'} not enabled by default; not served: ${named}`
+  const message = `${[...runtimes].join(' and ')} ${runtimes.size > 1 ? 'are' : 'is'} not enabled by default; not served: ${nameSome(paths)}`
   return [{ code: 'RUNTIME_OFF', path: first, message, hint: toTurnOnHint([...enabled, ...runtimes]) }]
 }

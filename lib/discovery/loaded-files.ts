@@ -1,5 +1,5 @@
 /**
- * Which source files the workers of each function loaded, wherever they lie, and which functions a change of one makes out
+ * Which source files the workers of each function loaded, in any folder, and which functions a change of one makes out
  * of date. Owner: §2.2, page discovery/layouts.
  *
  *   worker ──files──► report ──► folders to watch        changed file ──► revision of each function that loaded it
@@ -7,6 +7,7 @@
 
 import { realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
+import { orNull } from '../core/errors.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
 import { diskStamp, GONE, parentOf, toChild } from './disk.ts'
@@ -14,7 +15,7 @@ import { extensionOf, manifestRuntime } from './file-name.ts'
 import { sourcesBelow, stampOf } from './functions.ts'
 import { type DirNode, type FileEntry, findFolder, type Snapshot } from './snapshot.ts'
 
-/** Files remembered at most; what is loaded beyond them is not seen when it changes. */
+/** Files remembered at most; changes of others are not seen. */
 export const MAX_LOADED_FILES = 10_000
 
 /** Full paths of the loaded files of each folder. */
@@ -173,12 +174,9 @@ export class LoadedFiles {
 }
 
 /** Without links; of a path that is gone those of its folder are followed. */
-function realPathOf(path: string): string {
-  try {
-    return realpathSync(path)
-  } catch {
-    return path === dirname(path) ? path : join(realPathOf(dirname(path)), basename(path))
-  }
+export function realPathOf(path: string): string {
+  const above = dirname(path)
+  return orNull(() => realpathSync(path)) ?? (path === above ? path : join(realPathOf(above), basename(path)))
 }
 
 /** Files inspected at most: a caller waits for the result. */

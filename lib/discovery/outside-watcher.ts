@@ -112,10 +112,10 @@ export class OutsideWatcher {
   }
 }
 
-/** Milliseconds between the first change and the call. */
-const DEBOUNCE_MS = 25
-/** Milliseconds between two looks where changes cannot be watched. */
-const POLL_MS = 1000
+/** Milliseconds between the first change and the reload it causes. */
+export const DEBOUNCE_MS = 25
+/** Milliseconds between two scans where changes cannot be watched. */
+export const POLL_MS = 1000
 
 interface EnvWatchOptions {
   clock: Clock

@@ -1,7 +1,7 @@
 /** The functions root as immutable data: what discovery works on. Owner: §2.2, page discovery/layouts. */
 
 import { setImmediate } from 'node:timers/promises'
-import type { Warning } from '../core/errors.ts'
+import { orNull, type Warning } from '../core/errors.ts'
 import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
 import { countUpTo } from '../core/list-change.ts'
@@ -12,7 +12,7 @@ import { below, leadsBack, parentOf, toChild } from './disk.ts'
 import { CONFIG_FILES, extensionOf, isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason, usualRole } from './layouts.ts'
 
-/** Folder levels below the functions root that are read at all; helper sources may lie deeper than routes. */
+/** Folder levels below the functions root that are read at all; helper sources may be deeper than routes. */
 export const MAX_TREE_DEPTH = 12
 
 export interface FileEntry {
@@ -95,7 +95,7 @@ export const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null,
 /** Folders read before other work of the process gets its turn. */
 const FOLDERS_PER_TURN = 50
 
-/** Reads the tree at once. Never throws: what cannot be read is a warning of its folder. */
+/** Reads the tree at once. Never throws: an unreadable entry is a warning of its folder. */
 export function readSnapshotSync(options: SnapshotOptions): Snapshot {
   const steps = new Reader(options).read()
   for (;;) {
@@ -193,11 +193,7 @@ class Reader {
   }
 
   #isListed(folder: string, name: string): boolean {
-    try {
-      return this.#disk.readdir(this.#fullPath(folder)).some(entry => entry.name === name)
-    } catch {
-      return true
-    }
+    return orNull(() => this.#disk.readdir(this.#fullPath(folder)))?.some(entry => entry.name === name) ?? true
   }
 
   #excludedBy(config: ConfigText | null): ReadonlySet<string> {

@@ -9,22 +9,16 @@
 
 import { type Dirent, type FSWatcher, lstatSync, readdirSync, realpathSync, type Stats, statSync, watch } from 'node:fs'
 import { basename, join } from 'node:path'
+import { orNull } from '../core/errors.ts'
 import type { Clock } from '../core/clock.ts'
 import { below, leadsBack, MAX_TREE_FOLDERS, parentOf, toChild } from './disk.ts'
-import { isConfigName, isSchemaName, isSourceName } from './file-name.ts'
+import { isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
 import { skippedReason } from './layouts.ts'
 import { MAX_TREE_DEPTH } from './snapshot.ts'
 
 /** Milliseconds between two looks whether the functions root still is the folder that is watched. */
 const ROOT_CHECK_MS = 500
 const FOLDERS_PER_TURN = 50
-
-/** Files that decide which packages a function has, or how its source is read. */
-const DEPENDENCY_NAMES: ReadonlySet<string> = new Set(
-  'package.json package-lock.json requirements.txt composer.json composer.lock go.mod go.sum Cargo.toml Cargo.lock tsconfig.json'.split(
-    ' ',
-  ),
-)
 
 /** The part of `fs.watch` that is used. */
 export type WatchFolder = (path: string, listener: (event: string, fileName: string | null) => void) => FSWatcher
@@ -259,8 +253,12 @@ export class TreeWatcher {
 
 function isRelevant(path: string): boolean {
   const fileName = basename(path)
-  return isSourceName(fileName) || isConfigName(fileName) || isSchemaName(fileName) || DEPENDENCY_NAMES.has(fileName)
+  if (isSourceName(fileName) || isConfigName(fileName) || isSchemaName(fileName)) return true
+  // Decides how sources are read.
+  return manifestRuntime(fileName) !== undefined || fileName === 'tsconfig.json'
 }
+
+// Deleted and unreadable files are not watched; discovery has the warning.
 
 /** Device and inode; empty when the folder does not exist. */
 export function idOf(path: string): string {
@@ -278,13 +276,4 @@ function lstatOf(path: string): Stats | null {
 
 function list(path: string): Dirent[] {
   return orNull(() => readdirSync(path, { withFileTypes: true })) ?? []
-}
-
-/** Deleted and unreadable files are not watched; discovery has the warning. */
-function orNull<T>(ask: () => T): T | null {
-  try {
-    return ask()
-  } catch {
-    return null
-  }
 }

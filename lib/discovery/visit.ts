@@ -247,7 +247,7 @@ export class Contribution {
     append(this.manifests, below.manifests)
   }
 
-  /** Adds a claim, or the warning why it is none; true for a claim, and for a private function, which needs none. */
+  /** Adds a claim, or the warning why it cannot be one; true for a claim, and for a private function, which needs none. */
   claim(request: ClaimRequest): boolean {
     if (request.fn.policy.isPrivate) return true
     const outcome = toClaim(request)

@@ -5,23 +5,17 @@
  *   outside-watcher.ts ──────────────────────────┴► changed paths ──wait──► half saved? ──► onChange(paths)
  */
 
-import { realpathSync } from 'node:fs'
 import { basename, isAbsolute } from 'node:path'
 import { type Clock, systemClock } from '../core/clock.ts'
 import type { Warning } from '../core/errors.ts'
 import { ChangeQueue, WriteSettler } from './change-queue.ts'
 import { parentOf, pathWarning } from './disk.ts'
 import { skippedReason } from './layouts.ts'
-import type { LoadedFiles } from './loaded-files.ts'
-import { OutsideWatcher } from './outside-watcher.ts'
+import { type LoadedFiles, realPathOf } from './loaded-files.ts'
+import { DEBOUNCE_MS, OutsideWatcher, POLL_MS } from './outside-watcher.ts'
 import { Poller } from './folder-times.ts'
 import { findFile, type Snapshot } from './snapshot.ts'
 import { TreeWatcher, type WatchFolder, watchPlain } from './tree-watcher.ts'
-
-/** Milliseconds between the first file change and the reload it causes. */
-const DEBOUNCE_MS = 25
-/** Milliseconds between two scans of the tree where file changes cannot be watched. */
-const POLL_MS = 1000
 
 export interface WatchOptions {
   clock?: Clock
@@ -39,8 +33,6 @@ export interface WatchOptions {
   loaded?: LoadedFiles | null
   debounceMs?: number
   pollMs?: number
-  /** True scans the tree every `pollMs` from the start, for file systems that report no changes. */
-  poll?: boolean
   watchFolder?: WatchFolder
 }
 
@@ -51,19 +43,15 @@ export interface Watcher {
   close: () => void
 }
 
-/** Watches the functions root, also while it does not exist. Keeps no process alive. */
-export function watchTree(options: WatchOptions): Watcher {
-  return new FileWatcher(options)
-}
-
 const NO_FOLDERS: ReadonlySet<string> = new Set()
 
-class FileWatcher implements Watcher {
+/** Watches the functions root, also while it does not exist. Keeps no process alive. */
+export class FileWatcher implements Watcher {
   readonly ready: Promise<void>
   readonly #options: WatchOptions
   readonly #clock: Clock
   readonly #changes: ChangeQueue
-  #tree: TreeWatcher | null = null
+  readonly #tree: TreeWatcher
   #poller: Poller | null = null
   readonly #outside: OutsideWatcher | null
   #isLimited = false
@@ -88,44 +76,35 @@ class FileWatcher implements Watcher {
       isHalfSaved: paths => settler.mustWait(paths),
       onChange: paths => this.#report(paths),
     })
-    if (options.poll === true) this.#poll()
-    else this.#watch(options.watchFolder ?? watchPlain)
+    this.#tree = new TreeWatcher({
+      clock,
+      rootPath,
+      excluded: this.#excluded,
+      watchFolder: options.watchFolder ?? watchPlain,
+      mark: this.#mark,
+      onReady: this.#setReady,
+      onLimit: code => this.#poll(code),
+    })
     this.#outside = options.loaded ? this.#watchOutside(options.loaded) : null
   }
 
   close(): void {
     this.#isClosed = true
     this.#changes.close()
-    this.#tree?.close()
+    this.#tree.close()
     this.#poller?.close()
     this.#outside?.close()
     this.#setReady()
   }
 
-  #watch(watchFolder: WatchFolder): void {
-    const { rootPath } = this.#options
-    this.#tree = new TreeWatcher({
-      clock: this.#clock,
-      rootPath,
-      excluded: this.#excluded,
-      watchFolder,
-      mark: this.#mark,
-      onReady: this.#setReady,
-      onLimit: code => this.#handleLimit(code),
-    })
-  }
-
-  #handleLimit(code: string): void {
+  /** The tree cannot be watched any more. */
+  #poll(code: string): void {
     this.#warnLimit(code)
-    // Changes between the last watch and the first scan are unknown.
-    this.#poll(() => this.#mark(''))
-  }
-
-  #poll(onFirstLook: () => void = () => {}): void {
     if (this.#isClosed) return
     const { rootPath, pollMs = POLL_MS } = this.#options
     const onReady = (): void => {
-      onFirstLook()
+      // Changes between the last watch and the first scan are unknown.
+      this.#mark('')
       this.#setReady()
     }
     this.#poller = new Poller({
@@ -182,15 +161,6 @@ class FileWatcher implements Watcher {
     const isLoaded = this.#options.loaded?.note(changed) === true
     const paths = new Set([...changed].filter(path => !isAbsolute(path)))
     if (paths.size > 0 || isLoaded) await this.#options.onChange(paths)
-    if (paths.has('fn.config.json')) this.#tree?.rescan()
-  }
-}
-
-/** As loaded files are named; a root that is not there yet has no files to load. */
-function realPathOf(path: string): string {
-  try {
-    return realpathSync(path)
-  } catch {
-    return path
+    if (paths.has('fn.config.json')) this.#tree.rescan()
   }
 }

@@ -80,7 +80,7 @@ export class FolderReader {
     return true
   }
 
-  /** Links count as what they lead to; null for what is no file, and for a folder that a link leads to. */
+  /** Links count as what they lead to; null for anything but a file, and for a folder that a link leads to. */
   async #look(path: string): Promise<Known | null> {
     const full = join(this.#root, path)
     const stats = await stat(full).catch(() => null)
@@ -109,7 +109,7 @@ function cut(files: FolderContent['files']): FolderContent['files'] {
   return end === -1 ? files : files.slice(0, end)
 }
 
-/** What came from another machine; null when it is none. */
+/** Checks a value from another machine; null when it is not the content of a folder. */
 export function parseFolderContent(value: unknown): FolderContent | null {
   if (typeof value !== 'object' || value === null) return null
   const { hash, count, files } = value as Record<string, unknown>

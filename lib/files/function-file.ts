@@ -5,9 +5,9 @@
  * their content to the function that the link belongs to.
  */
 
-import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
+import { constants, fstatSync, openSync, readFileSync } from 'node:fs'
 import { dirname, relative, sep } from 'node:path'
-import { inHeldFolder, NOT_THROUGH_LINKS } from './own-folder.ts'
+import { closing, inHeldFolder, NOT_THROUGH_LINKS } from './own-folder.ts'
 
 /** Reads a whole file by its full path. @throws Error of the file system, or UnreadForFunctionError */
 export type FileReader = (path: string) => Buffer
@@ -45,7 +45,7 @@ export function createClosedReader(root: string): FileReader {
       return inHeldFolder(root, names, dirname(path), folder => readPlainFile(`${folder}/${name}`, shown))
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException
-      // A part of the way that is a link is no folder.
+      // A part of the way that is a link is not a folder.
       if (code === 'ELOOP' || code === 'ENOTDIR') throw new UnreadForFunctionError(shown, 'is a link, or is below one')
       throw error
     }
@@ -54,15 +54,13 @@ export function createClosedReader(root: string): FileReader {
 
 function readPlainFile(path: string, shown: string): Buffer {
   const file = openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS)
-  try {
+  return closing(file, () => {
     const stats = fstatSync(file)
     const { nlink, mode, size } = stats
-    if (!stats.isFile()) throw new UnreadForFunctionError(shown, 'is no regular file')
+    if (!stats.isFile()) throw new UnreadForFunctionError(shown, 'is not a regular file')
     if (size > MAX_BYTES) throw new UnreadForFunctionError(shown, `has ${size} bytes, more than ${MAX_BYTES}`)
     if (nlink > 1 && (mode & OTHERS_READ) === 0)
       throw new UnreadForFunctionError(shown, 'has a second name (hard link)')
     return readFileSync(file)
-  } finally {
-    closeSync(file)
-  }
+  })
 }

@@ -32,10 +32,10 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { type FileHandle, lstat, mkdir, open } from 'node:fs/promises'
+import { type FileHandle, lstat, open } from 'node:fs/promises'
 import { basename, dirname, join, relative, sep } from 'node:path'
 
-/** What stands where the gateway wants to write and must not be written to. `path` is the full path of it. */
+/** Something that must not be written to has a name that the gateway writes. `path` is its full path. */
 export class UnsafePathError extends Error {
   readonly code = 'UNSAFE_PATH'
   readonly path: string
@@ -117,21 +117,18 @@ export class OwnFolder {
     return this.path
   }
 
-  /** As `make`, without holding up the process. */
+  /** As `make`, without holding up the process where nothing is missing. */
   async ensure(): Promise<string> {
-    for (const [at, path] of this.#parts().entries()) {
-      const stats = await lstat(path).catch(nullIfMissing)
-      if (stats === null) {
-        const isMade = await mkdir(path).then(() => true, falseIfThere)
-        if (isMade) this.#give(at)
-      }
-      this.#checkPart(path, stats ?? (await lstat(path)))
+    for (const path of this.#parts()) {
+      const stats = await lstat(path).catch(() => null)
+      if (stats === null) return this.make()
+      this.#checkPart(path, stats)
     }
     this.#ignore()
     return this.path
   }
 
-  /** What root makes belongs to the owner of the folder around it, who may edit and delete it then. */
+  /** Gives a folder that root made to the owner of the folder around it, who may then edit and delete it. */
   #give(at: number): void {
     if (process.geteuid?.() !== 0) return
     const names = this.#names.slice(0, at + 1)
@@ -152,12 +149,10 @@ export class OwnFolder {
     try {
       inHeldFolder(this.#base, [name], path, held => {
         const file = openSync(join(held, IGNORE_FILE), 'wx', 0o644)
-        try {
+        closing(file, () => {
           writeFileSync(file, text)
           giveFile(file, null, held)
-        } finally {
-          closeSync(file)
-        }
+        })
       })
     } catch {
       // Another process wrote it, or it cannot be written: the folder serves all the same.
@@ -211,7 +206,7 @@ export class OwnFolder {
 
   /**
    * What has the name, null when nothing has.
-   * @throws UnsafePathError when it is no regular file, or a part of the folder is a link
+   * @throws UnsafePathError when it is not a regular file, or a part of the folder is a link
    */
   statFile(name: string): Stats | null {
     this.check()
@@ -225,17 +220,9 @@ export class OwnFolder {
   /** Content of a regular file, null when there is none or something else has the name. */
   read(name: string): Buffer | null {
     if (!this.isThere()) return null
-    let file: number
-    try {
-      file = openSync(this.pathOf(name), constants.O_RDONLY | NOT_THROUGH_LINKS)
-    } catch {
-      return null
-    }
-    try {
-      return fstatSync(file).isFile() ? readFileSync(file) : null
-    } finally {
-      closeSync(file)
-    }
+    const path = this.pathOf(name)
+    const file = askDisk(() => openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS))
+    return file === null ? null : closing(file, () => (fstatSync(file).isFile() ? readFileSync(file) : null))
   }
 
   /**
@@ -271,7 +258,7 @@ export class OwnFolder {
       return inHeldFolder(this.#base, this.#names, this.path, work)
     } catch (error) {
       // Names the part that is not a folder.
-      if (hasCode(error, 'ENOTDIR') || hasCode(error, 'ELOOP')) this.check()
+      if (hasCode(error, 'ENOTDIR', 'ELOOP')) this.check()
       throw error
     }
   }
@@ -342,26 +329,31 @@ function giveFile(file: number, owner: FileOwner | null, folder: string): void {
   if (owner !== null || uid !== 0) fchownSync(file, uid, gid)
 }
 
-function namesIn(folder: string): string[] {
+/** The result of a question to the disk, null for any error. */
+export function askDisk<T>(ask: () => T): T | null {
   try {
-    return readdirSync(folder)
+    return ask()
   } catch {
-    return []
+    return null
   }
 }
 
-function hasCode(error: unknown, code: string): boolean {
-  return (error as NodeJS.ErrnoException).code === code
+/** Names of a folder's entries, none when it cannot be read. */
+export function namesIn(folder: string): string[] {
+  return askDisk(() => readdirSync(folder)) ?? []
 }
 
-function nullIfMissing(error: unknown): null {
-  if (!hasCode(error, 'ENOENT')) throw error
-  return null
+function hasCode(error: unknown, ...codes: string[]): boolean {
+  return codes.includes((error as NodeJS.ErrnoException).code ?? '')
 }
 
-function falseIfThere(error: unknown): false {
-  if (!hasCode(error, 'EEXIST')) throw error
-  return false
+/** Closes an open file after the work with it. */
+export function closing<T>(file: number, work: () => T): T {
+  try {
+    return work()
+  } finally {
+    closeSync(file)
+  }
 }
 
 /** Linux alone names open folders by a path; elsewhere the way is looked at and then walked. */
@@ -409,11 +401,9 @@ export function removeEntry(held: string, name: string): void {
     ignoreMissing(() => unlinkSync(path))
     return
   }
-  try {
+  closing(folder, () => {
     for (const entry of readdirSync(toPath(folder))) removeEntry(toPath(folder), entry)
-  } finally {
-    closeSync(folder)
-  }
+  })
   ignoreMissing(() => rmdirSync(path))
 }
 
@@ -422,7 +412,7 @@ function openFolder(path: string): number | null {
   try {
     return openSync(path, FOLDER | constants.O_NOFOLLOW)
   } catch (error) {
-    if (/^(?:ENOTDIR|ELOOP|ENOENT)$/.test(String((error as NodeJS.ErrnoException).code))) return null
+    if (hasCode(error, 'ENOTDIR', 'ELOOP', 'ENOENT')) return null
     throw error
   }
 }
@@ -431,11 +421,12 @@ function ignoreMissing(remove: () => void): void {
   try {
     remove()
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    if (!hasCode(error, 'ENOENT')) throw error
   }
 }
 
-function toPath(file: number): string {
+/** The path of an open file or folder, whatever its names lead to meanwhile. */
+export function toPath(file: number): string {
   return `/proc/self/fd/${file}`
 }
 
@@ -458,7 +449,7 @@ export async function openToRead(path: string): Promise<FileHandle | null> {
   try {
     return await openRegular(path, constants.O_RDONLY)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    if (!hasCode(error, 'ENOENT')) throw error
     return null
   }
 }
@@ -480,13 +471,11 @@ export async function syncFolder(path: string): Promise<void> {
     await folder.sync()
   } catch (error) {
     // Some file systems keep names safe by themselves and refuse to be asked.
-    if (!UNSYNCED.has((error as NodeJS.ErrnoException).code ?? '')) throw error
+    if (!hasCode(error, 'EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP')) throw error
   } finally {
     await folder.close()
   }
 }
-
-const UNSYNCED: ReadonlySet<string> = new Set(['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'])
 
 async function openRegular(path: string, flags: number): Promise<FileHandle> {
   let file: FileHandle
@@ -538,7 +527,7 @@ export function giveFolder(base: string, path: string, uid: number): void {
       if (statSync(held).uid === 0) chownSync(held, uid, -1)
     })
   } catch (error) {
-    if (!/^(?:ENOTDIR|ELOOP|ENOENT)$/.test(String((error as NodeJS.ErrnoException).code))) throw error
+    if (!hasCode(error, 'ENOTDIR', 'ELOOP', 'ENOENT')) throw error
   }
 }
 

@@ -5,15 +5,15 @@
  *                     │ its process is gone
  *                     └─► gateway.lock.<id of the dead one>   the right to remove it, itself such a lock
  *
- * Who finds a dead holder's lock may not simply remove it: between the look and the removal another one may have done so
- * and have it now. So the right to remove exactly that one is taken first, and the lock looked at again.
+ * A gateway that finds a dead holder's lock may not simply remove it: between the check and the removal another one may have done
+ * so and taken the lock. So the right to remove exactly that one is taken first, and the lock is checked again.
  */
 
 import { randomBytes } from 'node:crypto'
-import { closeSync, linkSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
+import { linkSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { utimes } from 'node:fs/promises'
 import { hostname } from 'node:os'
-import { type OwnFolder, UnsafePathError } from './own-folder.ts'
+import { askDisk, closing, type OwnFolder, UnsafePathError } from './own-folder.ts'
 
 const NAME = 'gateway.lock'
 /**
@@ -166,7 +166,7 @@ export class RootLock {
     }
   }
 
-  /** @returns null when it is gone. What cannot be read was cut off by a crash of the machine; its age decides. */
+  /** @returns null when it is gone. A lock that cannot be read was cut off by a crash of the machine; its age decides. */
   #read(name: string): LockHolder | null {
     const entry = this.#folder.list(/^gateway\.lock/).find(one => one.name === name)
     if (entry === undefined) return null
@@ -197,7 +197,7 @@ export class RootLock {
   }
 }
 
-/** What file systems without hard links say. */
+/** Errors of file systems without hard links. */
 const WITHOUT_LINKS: ReadonlySet<string> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'])
 
 function createExclusively(path: string, text: string): boolean {
@@ -208,11 +208,7 @@ function createExclusively(path: string, text: string): boolean {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
     throw error
   }
-  try {
-    writeFileSync(file, text)
-  } finally {
-    closeSync(file)
-  }
+  closing(file, () => writeFileSync(file, text))
   return true
 }
 
@@ -247,8 +243,8 @@ export function ownMark(): ProcessMark {
     pid: process.pid,
     host: hostname(),
     started: startOf(process.pid)?.started ?? null,
-    boot: readOrNull(() => readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()),
-    space: readOrNull(() => readlinkSync('/proc/self/ns/pid')),
+    boot: askDisk(() => readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()),
+    space: askDisk(() => readlinkSync('/proc/self/ns/pid')),
   }
 }
 
@@ -262,7 +258,7 @@ export function isAlive(mark: ProcessMark, own: ProcessMark = ownMark()): boolea
 
 /** Field 22 of `/proc/<pid>/stat`; a process that ended and was not waited for yet is gone. */
 function startOf(pid: number): { started: string; isGone: boolean } | null {
-  const text = readOrNull(() => readFileSync(`/proc/${pid}/stat`, 'latin1'))
+  const text = askDisk(() => readFileSync(`/proc/${pid}/stat`, 'latin1'))
   if (text === null) return null
   // The name of the program, in brackets, may hold anything.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
@@ -275,13 +271,5 @@ function answersSignal(pid: number): boolean {
     return true
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM'
-  }
-}
-
-function readOrNull(read: () => string): string | null {
-  try {
-    return read()
-  } catch {
-    return null
   }
 }

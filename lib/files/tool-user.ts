@@ -21,7 +21,7 @@ import {
 } from 'node:fs'
 import { chmod, copyFile, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, normalize } from 'node:path'
-import { NOT_THROUGH_LINKS, type OwnFolder } from './own-folder.ts'
+import { closing, NOT_THROUGH_LINKS, type OwnFolder, toPath } from './own-folder.ts'
 import { runAsUser, runAsUserSync, type UserSignals } from './user-signals.ts'
 
 /** Folder of `.svc` with the folders of users. */
@@ -50,7 +50,7 @@ export class ToolUser {
     this.folder = state.below(USERS, String(uid))
   }
 
-  /** Whose the folder was last; null for a new one. */
+  /** The function or pack that had the folder last; null for a new one. */
   get dweller(): string | null {
     return this.folder.read(DWELLER)?.toString('utf8') ?? null
   }
@@ -76,11 +76,7 @@ export class ToolUser {
   give(folder: OwnFolder): void {
     folder.hold(held => {
       const file = openSync(held, constants.O_RDONLY)
-      try {
-        this.#give(file)
-      } finally {
-        closeSync(file)
-      }
+      closing(file, () => this.#give(file))
     })
   }
 
@@ -99,12 +95,7 @@ export class ToolUser {
     const held = toPath(file)
     for (const name of readdirSync(held)) {
       const entry = tryOpen(join(held, name))
-      if (entry === null) continue
-      try {
-        this.#give(entry)
-      } finally {
-        closeSync(entry)
-      }
+      if (entry !== null) closing(entry, () => this.#give(entry))
     }
   }
 
@@ -217,10 +208,6 @@ async function readInnerLink(path: string, shown: string): Promise<string> {
   if (isAbsolute(target) || end === '..' || end.startsWith('../'))
     throw new Error(`${shown} is a link that leads out of the packages`)
   return target
-}
-
-function toPath(file: number): string {
-  return `/proc/self/fd/${file}`
 }
 
 function isOwn({ uid }: Stats): boolean {

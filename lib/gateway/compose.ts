@@ -40,7 +40,7 @@ import { findUnmet, SharedPacks } from '../dependencies/shared-packs.ts'
 import { toOffWarnings, unservedReason } from '../discovery/layouts.ts'
 import { findChange, type LoadedFiles } from '../discovery/loaded-files.ts'
 import { watchEnvFiles } from '../discovery/outside-watcher.ts'
-import { type Watcher, type WatchOptions, watchTree } from '../discovery/watch.ts'
+import { FileWatcher, type Watcher, type WatchOptions } from '../discovery/watch.ts'
 import { EdgeProxy } from '../edge/passthrough.ts'
 import { createFileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
@@ -434,9 +434,9 @@ export function createInstallers(context: GatewayContext): Installer[] {
   )
 }
 
-function createPython({ settings, clock, hostEnv, journal }: GatewayContext): InstallStep {
+function createPython({ settings, hostEnv, journal }: GatewayContext): InstallStep {
   const { functionsRoot } = settings
-  const imports = new PythonImports({ clock, script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) })
+  const imports = new PythonImports({ script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) })
   const findUv = () => findTool({ tool: 'uv', binaries: settings.binaries, path: hostEnv.PATH ?? '' })
   return createPythonStep({ settings, functionsRoot, imports, findUv, ...toNotes(journal) })
 }
@@ -581,7 +581,7 @@ export function watchProject(
   onChange: WatchOptions['onChange'],
 ): Watcher {
   const onWarning: WatchOptions['onWarning'] = warning => journal.warn(warning)
-  const tree = watchTree({ rootPath: settings.functionsRoot, onChange, onWarning, clock, snapshot, loaded })
+  const tree = new FileWatcher({ rootPath: settings.functionsRoot, onChange, onWarning, clock, snapshot, loaded })
   if (envDir === null) return tree
   const closeEnv = watchEnvFiles({
     clock,

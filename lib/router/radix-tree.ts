@@ -120,12 +120,11 @@ export class RadixTree<T> {
         continue
       }
       node = findText(node, text)
-      const more: More<T> | null = node === null ? null : node.more
-      if (more === null) return null
-      if (segment.kind === 'catch-all') return more.catchAll
-      if (segment.kind === 'optional-catch-all') return more.optional
-      if (segment.kind === 'wildcard') return more.wildcard
-      node = more.param
+      if (node === null) return null
+      if (segment.kind === 'catch-all') return node.catchAll
+      if (segment.kind === 'optional-catch-all') return node.optional
+      if (segment.kind === 'wildcard') return node.wildcard
+      node = node.param
       text = ''
     }
     return findText(node, text)?.leaf ?? null
@@ -139,7 +138,7 @@ export class RadixTree<T> {
     while (at < length) {
       const kid = kidFor(node, path.charCodeAt(at))
       if (kid !== null && (kid.size === 1 || path.slice(at, at + kid.size) === kid.text)) {
-        if (node.more === null || !node.more.branches) {
+        if (!node.branches) {
           at += kid.size
           node = kid
           continue
@@ -147,9 +146,8 @@ export class RadixTree<T> {
         const leaf = this.#walk(kid, at + kid.size, acceptor)
         if (leaf !== null || this.#isDirty) return leaf
       }
-      const more = node.more
-      if (more === null || !more.branches) return null
-      const param = more.param
+      if (!node.branches) return null
+      const { param } = node
       if (param !== null) {
         const end = this.#isCanonical ? canonicalEnd(path, at) : segmentEnd(path, at)
         if (end < 0) {
@@ -158,7 +156,7 @@ export class RadixTree<T> {
         }
         this.#starts[node.params] = at
         this.#ends[node.params] = end
-        if (!more.tails) {
+        if (!node.tails) {
           node = param
           at = end
           continue
@@ -166,22 +164,16 @@ export class RadixTree<T> {
         const leaf = this.#walk(param, end, acceptor)
         if (leaf !== null || this.#isDirty) return leaf
       }
-      return this.#tail(more, node.params, at, acceptor)
+      return this.#tail(node, at, acceptor)
     }
     if (node.leaf !== null && acceptor.accept(node.leaf)) return node.leaf
-    const base = node.more === null ? null : node.more.base
-    return base === null ? null : this.#base(node, base, acceptor)
-  }
-
-  /** The path ends at the folder of an optional catch-all. */
-  #base(node: Node<T>, leaf: T, acceptor: Acceptor<T>): T | null {
-    if (!acceptor.accept(leaf)) return null
+    if (node.base === null || !acceptor.accept(node.base)) return null
     this.#starts[node.params] = -1
-    return leaf
+    return node.base
   }
 
   /** The rest of the path goes to whatever takes all of it. */
-  #tail({ catchAll, optional, wildcard }: More<T>, params: number, at: number, acceptor: Acceptor<T>): T | null {
+  #tail({ catchAll, optional, wildcard, params }: Node<T>, at: number, acceptor: Acceptor<T>): T | null {
     let leaf: T | null = null
     if (catchAll !== null && acceptor.accept(catchAll)) leaf = catchAll
     else if (optional !== null && acceptor.accept(optional)) leaf = optional
@@ -200,7 +192,7 @@ export class RadixTree<T> {
     let node = this.#root
     let text = ''
     for (const [index, segment] of segments.entries()) {
-      if (segment.kind === 'optional-catch-all') moreOf(insertText(node, text, edit)).base = value
+      if (segment.kind === 'optional-catch-all') insertText(node, text, edit).base = value
       // The root stands behind the first slash of all paths.
       if (index > 0) text += '/'
       if (segment.kind === 'static') {
@@ -209,17 +201,16 @@ export class RadixTree<T> {
       }
       node = insertText(node, text, edit)
       text = ''
-      const more = moreOf(node)
-      more.branches = true
+      node.branches = true
       if (segment.kind === 'param') {
-        more.param = more.param === null ? edit.make('', node.params + 1) : edit.own(more.param)
-        node = more.param
+        node.param = node.param === null ? edit.make('', node.params + 1) : edit.own(node.param)
+        node = node.param
         continue
       }
-      more.tails = true
-      if (segment.kind === 'catch-all') more.catchAll = value
-      else if (segment.kind === 'optional-catch-all') more.optional = value
-      else more.wildcard = value
+      node.tails = true
+      if (segment.kind === 'catch-all') node.catchAll = value
+      else if (segment.kind === 'optional-catch-all') node.optional = value
+      else node.wildcard = value
       return
     }
     insertText(node, text, edit).leaf = value
@@ -264,10 +255,18 @@ function isCleanRest(path: string, at: number): boolean {
 /** Of all nodes without kids; never added to. */
 const NO_KIDS: never[] = []
 
-/** Params, catch-alls and other children of a node beside static text. */
-export class More<T> {
+class Node<T> {
+  /** Static text before this node; empty behind a param. */
+  text: string
+  size: number
+  /** Params on the way here, which is the index of the next one. */
+  readonly params: number
+  /** Kids by first char code minus `low`; ASCII only. */
+  table: (Node<T> | null)[] = NO_KIDS
+  low = 0
   /** Kids whose text starts with a character beyond ASCII. */
   wide: Map<number, Node<T>> | null = null
+  leaf: T | null = null
   /** True when a failed kid leaves something to try. */
   branches = false
   /** True when something takes all the rest. */
@@ -279,26 +278,6 @@ export class More<T> {
   /** The optional catch-all of the folder that ends here. */
   base: T | null = null
 
-  copy(): More<T> {
-    const copy = Object.assign(new More<T>(), this)
-    if (this.wide !== null) copy.wide = new Map(this.wide)
-    return copy
-  }
-}
-
-export class Node<T> {
-  /** Static text before this node; empty behind a param. */
-  text: string
-  size: number
-  /** Params on the way here, which is the index of the next one. */
-  readonly params: number
-  /** Kids by first char code minus `low`; ASCII only. */
-  table: (Node<T> | null)[] = NO_KIDS
-  low = 0
-  leaf: T | null = null
-  /** Null for most nodes. */
-  more: More<T> | null = null
-
   constructor(text: string, params: number) {
     this.text = text
     this.size = text.length
@@ -306,17 +285,15 @@ export class Node<T> {
   }
 
   copy(): Node<T> {
-    const node = new Node<T>(this.text, this.params)
-    node.table = this.table.length === 0 ? this.table : [...this.table]
-    node.low = this.low
-    node.leaf = this.leaf
-    node.more = this.more?.copy() ?? null
+    const node = Object.assign(new Node<T>(this.text, this.params), this)
+    if (this.table.length > 0) node.table = [...this.table]
+    if (this.wide !== null) node.wide = new Map(this.wide)
     return node
   }
 }
 
 /** Which nodes may be changed: those that no other tree has. */
-export class Edit<T> {
+class Edit<T> {
   /** Null where no other tree has any. */
   readonly #own: Set<Node<T>> | null
 
@@ -339,21 +316,15 @@ export class Edit<T> {
   }
 }
 
-export function moreOf<T>(node: Node<T>): More<T> {
-  node.more ??= new More()
-  return node.more
-}
-
 /** The kid whose text starts with this character. */
-export function kidFor<T>(node: Node<T>, code: number): Node<T> | null {
+function kidFor<T>(node: Node<T>, code: number): Node<T> | null {
   const index = code - node.low
   if (index >= 0 && index < node.table.length) return node.table[index]!
-  const wide = node.more === null ? null : node.more.wide
-  return wide === null ? null : (wide.get(code) ?? null)
+  return node.wide === null ? null : (node.wide.get(code) ?? null)
 }
 
 /** The node that stands at `text` below `node`. */
-export function findText<T>(node: Node<T> | null, text: string): Node<T> | null {
+function findText<T>(node: Node<T> | null, text: string): Node<T> | null {
   let found = node
   for (let at = 0; found !== null && at < text.length; ) {
     found = kidFor(found, text.charCodeAt(at))
@@ -364,7 +335,7 @@ export function findText<T>(node: Node<T> | null, text: string): Node<T> | null 
 }
 
 /** Makes the node that stands at `text` below `node`, which may be changed, cutting texts that share a beginning. */
-export function insertText<T>(node: Node<T>, text: string, edit: Edit<T>): Node<T> {
+function insertText<T>(node: Node<T>, text: string, edit: Edit<T>): Node<T> {
   if (text === '') return node
   const known = kidFor(node, text.charCodeAt(0))
   if (known === null) {
@@ -390,9 +361,8 @@ export function insertText<T>(node: Node<T>, text: string, edit: Edit<T>): Node<
 function setKid<T>(node: Node<T>, kid: Node<T>): void {
   const code = kid.text.charCodeAt(0)
   if (code >= 128) {
-    const more = moreOf(node)
-    more.wide ??= new Map()
-    more.wide.set(code, kid)
+    node.wide ??= new Map()
+    node.wide.set(code, kid)
     return
   }
   if (node.table.length === 0) {

@@ -82,7 +82,7 @@ export class RouteTable {
   }
 
   /**
-   * Who answers a request.
+   * The function that answers a request.
    * @param method - as received; HEAD is looked up as GET
    * @param path - the request target without query, raw or canonical
    * @param host - the `Host` header, or what a trusted proxy forwarded; empty when there is none
@@ -188,21 +188,7 @@ class Lookup implements Acceptor<Settlement> {
 
 /** Index in METHODS; -1 for a method no function can allow. */
 function methodIndex(method: string): number {
-  switch (method) {
-    case 'GET':
-    case 'HEAD':
-      return 0
-    case 'POST':
-      return 1
-    case 'PUT':
-      return 2
-    case 'PATCH':
-      return 3
-    case 'DELETE':
-      return 4
-    default:
-      return -1
-  }
+  return (METHODS as readonly string[]).indexOf(method === 'HEAD' ? 'GET' : method)
 }
 
 function refusal(code: RouteRefusal['code'], message: string, allow: string | null = null): RouteRefusal {
@@ -224,7 +210,7 @@ interface Touched {
   entries: RouteEntry[]
 }
 
-/** Builds one table. Same claims in any order, same table. Nothing is thrown: what cannot be used is a warning. */
+/** Builds one table. Same claims in any order, same table. Nothing is thrown: an unusable claim is a warning. */
 export function buildRouteTable(claims: readonly Claim[], options: RouteTableOptions): RouteTable {
   return new RouteTableBuilder(options.forceUrl).build(claims, options.functions)
 }

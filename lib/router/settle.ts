@@ -1,4 +1,4 @@
-/** Who owns a route: the claims on one shape of path, settled per method and host. Owner: §3, page router/route-table. */
+/** The owners of a route: the claims on one shape of path, settled per method and host. Owner: §3, page router/route-table. */
 
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import { type Method, METHODS } from '../core/identity.ts'

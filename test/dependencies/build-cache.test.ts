@@ -12,13 +12,13 @@ import {
 import { basename, dirname } from 'node:path'
 import t from 'tap'
 import { BuildKey, Workspace } from '../../lib/dependencies/build-cache.ts'
-import { blankOut, GO_TEXT, lineOf, RUST_TEXT, type TextRules } from '../../lib/dependencies/build.ts'
+import { blankOut, GO_TEXT, lineOf, RUST_TEXT } from '../../lib/dependencies/build.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.test('[dependencies/resolve.1] each handler file has a build folder with a name that every tool takes', async t => {
   const folderOf = (file: string) =>
-    new Workspace(makeFn({ fnDir: '/srv', entryPath: `/srv/${file}` }), '.go-build').folder
+    new Workspace(makeFn({ fnDir: '/srv', entryPath: `/srv/${file}` }), '.go-build').tools.path
   t.equal(folderOf('handler.go'), '/srv/.go-build/handler')
   t.equal(folderOf('get.items.go'), '/srv/.go-build/get.items')
   const names = ['[id].go', '[...id].go', '[[...id]].go', 'id.go', `${'x'.repeat(80)}.go`, 'ä ö.go', '-rf.go'].map(
@@ -111,7 +111,7 @@ t.test('[files/own-folder.8] a build folder that leads elsewhere: nothing there 
   t.same([readFileSync(tree.path('mine/one'), 'utf8'), readFileSync(tree.path('mine/two'), 'utf8')], ['1', '2'])
 })
 
-t.test('[dependencies/resolve.5] keys tell every two lists of inputs apart', async t => {
+t.test('[dependencies/resolve.5] every two lists of inputs have different keys', async t => {
   const keyOf = (...inputs: [string, string | null][]) => {
     const key = new BuildKey()
     for (const [name, content] of inputs) key.add(name, content)
@@ -134,7 +134,7 @@ t.test('[dependencies/resolve.5] keys tell every two lists of inputs apart', asy
 })
 
 t.test('[runtimes/go.2, runtimes/rust.3] comments and quoted text are no code', async t => {
-  const cases: [rules: TextRules, text: string, code: string][] = [
+  const cases: [rules: RegExp, text: string, code: string][] = [
     [GO_TEXT, 'a // b\nc', 'a     \nc'],
     [GO_TEXT, 'a /* b\n/* */ c */', 'a     \n      c */'],
     [GO_TEXT, 'x = "a\\"//b" + `\\`+y', 'x =          +    +y'],
@@ -163,17 +163,20 @@ t.test('[runtimes/go.2, runtimes/rust.3] comments and quoted text are no code', 
   t.ok(process.cpuUsage(started).user < 2_000_000)
 })
 
-t.test('[runtime/isolation.10] a private build is its owner’s alone until somebody is let in', async t => {
-  const tree = makeTree({ 'f/handler.go': '' })
-  t.teardown(() => tree.cleanup())
-  const fn = makeFn({ fnDir: tree.path('f'), entryPath: tree.path('f/handler.go') })
-  const workspace = new Workspace(fn, '.go-build', true)
-  workspace.prepare()
-  t.equal(statSync(workspace.folder).mode & 0o777, 0o700)
-  chmodSync(workspace.folder, 0o750)
-  workspace.prepare()
-  t.equal(statSync(workspace.folder).mode & 0o777, 0o750, 'a later build shuts nobody out')
-})
+t.test(
+  '[runtime/isolation.10] a private build is closed to all but its owner until another user is let in',
+  async t => {
+    const tree = makeTree({ 'f/handler.go': '' })
+    t.teardown(() => tree.cleanup())
+    const fn = makeFn({ fnDir: tree.path('f'), entryPath: tree.path('f/handler.go') })
+    const workspace = new Workspace(fn, '.go-build', true)
+    workspace.prepare()
+    t.equal(statSync(workspace.tools.path).mode & 0o777, 0o700)
+    chmodSync(workspace.tools.path, 0o750)
+    workspace.prepare()
+    t.equal(statSync(workspace.tools.path).mode & 0o777, 0o750, 'a later build keeps the rights of other users')
+  },
+)
 
 t.test('[dependencies/resolve.5] a plan names the program, and is built once the program is there', async t => {
   const tree = makeTree({ 'f/handler.go': '' })

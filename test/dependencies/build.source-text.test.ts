@@ -1,8 +1,8 @@
 import t from 'tap'
-import { blankOut, GO_TEXT, lineOf, RUST_TEXT, type TextRules } from '../../lib/dependencies/build.ts'
+import { blankOut, GO_TEXT, lineOf, RUST_TEXT } from '../../lib/dependencies/build.ts'
 
-/** What stays is in upper case, what goes in lower case; how many blanks stand for it the length tells. */
-const CASES: readonly [rules: TextRules, name: string, text: string, kept: string][] = [
+/** Kept text is in upper case, blanked text in lower case; the check of the length counts the blanks. */
+const CASES: readonly [rules: RegExp, name: string, text: string, kept: string][] = [
   [GO_TEXT, 'line comment', 'A // b\nC', 'A     \nC'],
   [GO_TEXT, 'comment at the end', 'A // b', 'A     '],
   [GO_TEXT, 'block comment over lines', 'A /* b\nc */ D', 'A     \n     D'],

@@ -46,7 +46,6 @@ const toInstall = (more: object = {}) => ({
   hasLock: false,
   plugins: [] as string[],
   allowSources: false,
-  timeoutMs: 180_000,
   label: 'shop/cart',
   manifest: new ComposerManifest(TEXT, 'shop/cart/composer.json'),
   ...more,
@@ -148,7 +147,7 @@ Read <https://getcomposer.org/doc/articles/troubleshooting.md> for further commo
 const thrown = (text: string) =>
   `Loading composer repositories with package information\n\nIn File.php line 12:\n      \n  ${text}  \n      \n\nupdate [--with WITH] [-o|--x]\n\n`
 
-t.test('[dependencies/php.12] what Composer says becomes a line, a place and what to do', async t => {
+t.test('[dependencies/php.12] an error of Composer becomes a line, a place and a hint', async t => {
   const lasting: [string, number, RegExp, RegExp][] = [
     [
       solving('Root composer.json requires acme/frame, it could not be found in any version, there may be a typo.'),
@@ -247,6 +246,6 @@ t.test('[dependencies/php.12] a Composer that hangs, cannot run, or says nothing
       `${cache}\n${solving('Root composer.json requires acme/frame, it could not be found in any version.')}`,
     ),
     { detail: { file: 'shop/cart/composer.json', line: 4 } },
-    'what it says beside the failure is not its cause',
+    'output beside the failure is not its cause',
   )
 })

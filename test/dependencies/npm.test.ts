@@ -22,7 +22,6 @@ const INSTALL = {
   cwd: '/tmp',
   hasLock: false,
   allowSources: false,
-  timeoutMs: 180_000,
   label: 'shop/cart',
   manifest: 'shop/cart/package.json',
   imported: [{ name: 'lefft', file: 'shop/cart/handler.js', line: 7 }],
@@ -98,7 +97,7 @@ npm error 404  'lefft@*' is not in this registry.
 npm error A complete log of this run can be found in: /h/.npm/_logs/x-debug-0.log
 `
 
-t.test('[dependencies/node.16] what npm says becomes a line, a place and what to do', async t => {
+t.test('[dependencies/node.16] an error of npm becomes a line, a place and a hint', async t => {
   t.match(await failureOf(E404), {
     message:
       /^install failed: shop\/cart\/handler\.js:7: shop\/cart: npm: code E404 \| 404 Not Found - GET \S+ - not found \| /,

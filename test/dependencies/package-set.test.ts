@@ -55,7 +55,7 @@ t.test('[dependencies/install.2] a set comes with its folders, links and what is
     draft.below('.deps', 'pack', 'deep').write('code.py', 'x = 1')
     symlinkSync('pack/deep/code.py', draft.below('.deps').pathOf('short.py'))
   })
-  t.match(set.outcome, OUTCOME)
+  t.match(set, OUTCOME)
   t.match(set, { packages: 3, bytes: 5, isShared: false })
   await folder.put(set)
   t.match(folder.set, { key: KEY, ...OUTCOME })
@@ -85,7 +85,7 @@ t.test('[dependencies/install.3] a fill that fails leaves nothing; the next one 
 })
 
 t.test(
-  '[dependencies/install.3] drafts that a killed gateway left are deleted after an hour, and sets nobody wants when asked',
+  '[dependencies/install.3] drafts that a killed gateway left are deleted after an hour, and unused sets on request',
   async t => {
     const { tree, sets, ensure } = makeBed(t)
     mkdirSync(tree.path('.svc/deps/d-aaaaaa'), { recursive: true })
@@ -113,7 +113,7 @@ t.test('[dependencies/install.2, files/own-folder.2] a set that was replaced by 
     symlinkSync(outside.path('moved'), place)
     const code = outside.path(part === 'set' ? 'moved/.deps/code.py' : 'moved/code.py')
     const set = await fill('second')
-    t.notOk(set.isShared, `${part}: filled anew`)
+    t.notOk(set.isShared, `${part}: filled again`)
     t.ok(lstatSync(place).isDirectory(), `${part}: what was filled has the place of the link`)
     t.equal(readFileSync(code, 'utf8'), 'first', `${part}: what the link led to is left alone`)
     await folder.put(set)
@@ -156,7 +156,7 @@ t.test(
     tree.remove('fn/.deps')
     tree.write({ 'fn/.svc-deps/.deps/old/a.py': 'old', 'fn/.svc-deps/vendor/new-0123456789ab/b.php': '' })
     php.recover()
-    t.notOk(existsSync(tree.path('fn/vendor')), "the other language's old set is none of its own")
+    t.notOk(existsSync(tree.path('fn/vendor')), 'the old set of the other language is not moved there')
     folder.recover()
     t.equal(readFileSync(tree.path('fn/.deps/a.py'), 'utf8'), 'old')
     t.ok(existsSync(tree.path('fn/.svc-deps/vendor/new-0123456789ab/b.php')))

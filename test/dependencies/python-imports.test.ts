@@ -1,6 +1,5 @@
 import { chmodSync, readFileSync } from 'node:fs'
 import t from 'tap'
-import { systemClock } from '../../lib/core/clock.ts'
 import { PythonImports } from '../../lib/dependencies/python-imports.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
@@ -10,7 +9,7 @@ t.setTimeout(180_000)
 
 function makeImports(): PythonImports {
   const env = { PATH: process.env.PATH ?? '' }
-  return new PythonImports({ clock: systemClock, script: runtimeFile('python/infer.py'), env })
+  return new PythonImports({ script: runtimeFile('python/infer.py'), env })
 }
 
 const CASES: [what: string, files: Record<string, TreeEntry>, found: string[]][] = [
@@ -86,7 +85,7 @@ t.test('[dependencies/python.4] deep, long and wide files are read without harm'
   t.same(await Promise.all(['deep.py', 'long.py', 'huge.py', 'gone.py'].map(read)), [[], ['a'], [], []])
 })
 
-t.test('[dependencies/python.6] what the interpreter has by itself is told', async t => {
+t.test('[dependencies/python.6] modules of the interpreter are found', async t => {
   t.same(await makeImports().find('python3', ['json', 'fngw_no_such_module', '../x', '']), ['json'])
 })
 
@@ -99,7 +98,7 @@ t.test('[dependencies/python.4] an interpreter that gives no answer is an error'
   await t.rejects(makeImports().read(tree.path('none'), entry), { code: 'ENOENT' })
 })
 
-t.test('[dependencies/python.4] an interpreter that somebody ends is asked again, three times at most', async t => {
+t.test('[dependencies/python.4] an interpreter that is killed is asked again, three times at most', async t => {
   const tree = makeTree({
     once: '#!/bin/sh\nif [ ! -e "$0.ran" ]; then touch "$0.ran"; kill -9 $$; fi\nexec python3 "$@"\n',
     always: '#!/bin/sh\necho x >> "$0.ran"\nkill -9 $$\n',
@@ -160,7 +159,7 @@ const PATH_CASES: [what: string, files: Record<string, TreeEntry>, found: string
     [],
   ],
   [
-    'what only a run would tell puts all in doubt',
+    'a path that only a run would show puts all in doubt',
     { 'a/b/handler.py': 'import os, sys\n\nsys.path.append(os.environ["LIB"])\nimport helper, known\n' },
     ['helper: a/b/handler.py:3', 'known: a/b/handler.py:3'],
   ],
@@ -201,13 +200,13 @@ const PATH_CASES: [what: string, files: Record<string, TreeEntry>, found: string
     ['helper: a/helper.py', 'known', 'other: _shared/other/__init__.py', 'third: a/b/_own/third.py'],
   ],
   [
-    'a function that is called like its package is no doubt',
+    'a function that is called like its package is not in doubt',
     { 'a/b/handler.py': 'import b, a\n', 'a/b/__init__.py': '' },
     ['a', 'b'],
   ],
 ]
 
-t.test('[dependencies/python.15] names that may be files elsewhere are told apart from packages', async t => {
+t.test('[dependencies/python.15] names that may be files elsewhere are distinguished from packages', async t => {
   const imports = makeImports()
   await Promise.all(
     PATH_CASES.map(async ([what, files, expected]) => {

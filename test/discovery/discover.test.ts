@@ -1,7 +1,7 @@
 import { utimesSync } from 'node:fs'
 import t from 'tap'
-import { createDiscoverer, type Discovery, discover } from '../../lib/discovery/discover.ts'
-import { codesOf, discoverTree, fnOf, namesOf, OPTIONS, routesOf, snapshotOf } from '../helpers/discovery.ts'
+import { createDiscoverer, type Discovery } from '../../lib/discovery/discover.ts'
+import { discover, codesOf, discoverTree, fnOf, namesOf, OPTIONS, routesOf, snapshotOf } from '../helpers/discovery.ts'
 import { createRandom, Random } from '../helpers/random.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 

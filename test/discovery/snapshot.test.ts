@@ -3,10 +3,9 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:
 import t from 'tap'
 import { MAX_CONFIG_FILE_BYTES } from '../../lib/core/limits.ts'
 import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
-import { discover } from '../../lib/discovery/discover.ts'
 import { type Disk, NODE_DISK } from '../../lib/discovery/disk.ts'
 import { findFolder, readSnapshot } from '../../lib/discovery/snapshot.ts'
-import { codesOf, OPTIONS, routesOf, snapshotOf } from '../helpers/discovery.ts'
+import { discover, codesOf, OPTIONS, routesOf, snapshotOf } from '../helpers/discovery.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 /** A disk that refuses some paths. */

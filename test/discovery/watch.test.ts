@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import type { Warning } from '../../lib/core/errors.ts'
 import { LoadedFiles } from '../../lib/discovery/loaded-files.ts'
 import type { Snapshot } from '../../lib/discovery/snapshot.ts'
-import { watchTree, type WatchOptions } from '../../lib/discovery/watch.ts'
+import { FileWatcher, type WatchOptions } from '../../lib/discovery/watch.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { snapshotOf } from '../helpers/discovery.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -12,7 +12,7 @@ import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 
 const DEBOUNCE_MS = 10
 
-/** Collects what a watcher tells; `until` waits for it. */
+/** Collects the reports of a watcher; `until` waits for them. */
 class LineMessage {
   readonly paths = new Set<string>()
   readonly calls: string[][] = []
@@ -29,7 +29,7 @@ class LineMessage {
     this.warnings.push(warning)
   }
 
-  /** Resolves when every path has been told since the last `clear`. */
+  /** Resolves when every path has been reported since the last `clear`. */
   async until(...paths: string[]): Promise<void> {
     while (!paths.every(path => this.paths.has(path))) {
       await new Promise<void>(resolve => {
@@ -51,7 +51,13 @@ async function watching(t: Test, entries: Record<string, TreeEntry>, options: Pa
   })
   const told = new LineMessage()
   const { onChange, onWarning } = told
-  const watcher = watchTree({ rootPath: tree.path('root'), onChange, onWarning, debounceMs: DEBOUNCE_MS, ...options })
+  const watcher = new FileWatcher({
+    rootPath: tree.path('root'),
+    onChange,
+    onWarning,
+    debounceMs: DEBOUNCE_MS,
+    ...options,
+  })
   // The watcher keeps no process alive, this one has to wait for it.
   const alive = setInterval(() => {}, 1000)
   t.teardown(() => {
@@ -66,7 +72,7 @@ async function watching(t: Test, entries: Record<string, TreeEntry>, options: Pa
   return { tree, told, watcher, write, path: (relative: string) => tree.path(`root/${relative}`) }
 }
 
-t.test('[discovery/layouts.37] changes are told together, and during a reload afterwards', async t => {
+t.test('[discovery/layouts.37] changes are reported together, and during a reload afterwards', async t => {
   let finish: () => void = () => {}
   const calls: string[][] = []
   const begun: (() => void)[] = []
@@ -98,7 +104,7 @@ t.test('[discovery/layouts.37] changes are told together, and during a reload af
   finish()
 })
 
-t.test('[discovery/layouts.38] closed, it tells nothing', async t => {
+t.test('[discovery/layouts.38] closed, it reports nothing', async t => {
   const { told, write, watcher, path } = await watching(t, { 'a.js': '' })
   const probe = watch(path(''))
   t.teardown(() => probe.close())
@@ -132,13 +138,6 @@ t.test('[discovery/layouts.39] without watches the tree is looked at', async t =
   await told.until('')
 })
 
-t.test('[discovery/layouts.37] polling can be asked for', async t => {
-  const { told, write } = await watching(t, { 'a/x.js': '' }, { poll: true, pollMs: 5 })
-  write({ 'a/x.js': 'changed' })
-  await told.until('a/x.js')
-  t.same(told.warnings, [])
-})
-
 /** Resolves when a change of a file in a folder has reached every watcher of this process that was there before. */
 function seen(folder: string, fileName: string): Promise<void> {
   return new Promise(resolve => {
@@ -151,7 +150,7 @@ function seen(folder: string, fileName: string): Promise<void> {
 }
 
 t.test(
-  '[discovery/layouts.44] a half written file is told when it is whole, with all that changed meanwhile',
+  '[discovery/layouts.44] a half written file is reported when it is whole, with all that changed meanwhile',
   async t => {
     const text = 'export const handler = () => ({ status: 200 })\n'
     const clock = new FakeClock()
@@ -204,7 +203,7 @@ t.test('[discovery/layouts.37] an ordinary save waits once', async t => {
   t.same(told.calls, [['a.js']])
 })
 
-t.test('[discovery/layouts.46] files that functions loaded are told with the changes of the tree', async t => {
+t.test('[discovery/layouts.46] files that functions loaded are reported with the changes of the tree', async t => {
   const outside = makeTree({ 'lib/x.js': 'x', 'lib/other.js': '' })
   t.teardown(outside.cleanup)
   const clock = new FakeClock()

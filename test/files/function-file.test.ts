@@ -30,7 +30,7 @@ t.test(
     t.throws(() => read(tree.path('mine/own')), refused, 'a link to a file of the same folder')
     t.throws(() => read(tree.path('mine/second')), { ...refused, message: /^mine\/second has a second name/ })
     t.equal(read(tree.path('mine/third')).toString(), 'open', 'a second name of what everybody may read')
-    t.throws(() => read(tree.path('mine/made')), { ...refused, message: /is no regular file/ })
+    t.throws(() => read(tree.path('mine/made')), { ...refused, message: /is not a regular file/ })
     t.throws(() => read(`${tree.root}/../x`), { ...refused, message: /is not in the functions root/ })
     t.throws(() => read(tree.path('mine/none')), { code: 'ENOENT' })
     t.end()

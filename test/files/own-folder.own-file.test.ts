@@ -19,7 +19,7 @@ t.test('[files/own-folder.9] a file is opened for its use, and made for its owne
   await t.rejects(syncFolder(tree.path('none')), { code: 'ENOENT' })
 })
 
-t.test('[files/own-folder.9] what is no regular file is refused, and nothing behind a link is touched', async t => {
+t.test('[files/own-folder.9] anything but a regular file is refused, and nothing behind a link is touched', async t => {
   const tree = makeTree({ 'outside/file': 'kept' })
   t.teardown(tree.cleanup)
   symlinkSync(tree.path('outside/file'), tree.path('link'))

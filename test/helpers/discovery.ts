@@ -1,7 +1,8 @@
 /** Discovery of temporary trees for tests. */
 
 import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
-import { type Discovery, type DiscoverOptions, discover } from '../../lib/discovery/discover.ts'
+import type { OuterEnv } from '../../lib/config/function-env.ts'
+import { createDiscoverer, type Discovery, type DiscoverOptions } from '../../lib/discovery/discover.ts'
 import { readSnapshotSync, type Snapshot, type SnapshotOptions } from '../../lib/discovery/snapshot.ts'
 import { makeTree, type TreeEntry } from './tree.ts'
 
@@ -19,6 +20,11 @@ export const OPTIONS: DiscoverOptions = {
 
 export function snapshotOf(rootPath: string, more: Partial<SnapshotOptions> = {}): Snapshot {
   return readSnapshotSync({ rootPath, ...SNAPSHOT_RULES, ...more })
+}
+
+/** Discovers once. */
+export function discover(snapshot: Snapshot, options: DiscoverOptions, outerEnv?: OuterEnv): Discovery {
+  return createDiscoverer(options).discover(snapshot, outerEnv)
 }
 
 /** Makes a tree, discovers it once, and removes it. */

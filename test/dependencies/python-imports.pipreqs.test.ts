@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { BuildTools } from '../../lib/dependencies/build.ts'
-import { findByPipreqs } from '../../lib/dependencies/python-dependencies.ts'
+import { findByPipreqs } from '../../lib/dependencies/python-imports.ts'
 
 const UNIT = {
   folder: '/srv/a',

@@ -89,7 +89,7 @@ t.test(
 )
 
 t.test(
-  '[dependencies/python.15] what may be a file elsewhere is not installed unasked, and is told with what to write where',
+  '[dependencies/python.15] an import that may be a file elsewhere is not installed unasked, and a message says what to write where',
   async t => {
     const changed = 'import os, sys\nsys.path.append(os.environ.get("LIB", "x"))\nimport alpha\n'
     const entries = {
@@ -114,7 +114,7 @@ t.test(
     await Promise.all(['changed', 'asked', 'found'].map(name => bed.builds.prepare(bed.fn(name))))
     t.match(bed.record('changed'), { resolved_packages: [], unresolved_imports: ['alpha'], last_install_status: 'ok' })
     t.same(bed.notes, [
-      'changed: alpha: not installed, because changed/handler.py:2 changes sys.path to what cannot be read before it runs; what is a package has to be named in requirements.txt',
+      'changed: alpha: not installed, because changed/handler.py:2 changes sys.path to what cannot be read before it runs; packages must be named in requirements.txt',
     ])
     t.match(bed.record('asked'), { resolved_packages: ['alpha==2.0'], unresolved_imports: [] })
     t.match(bed.record('found'), { inferred_imports: ['beta'], resolved_packages: ['beta==1.0'] })
