@@ -189,18 +189,12 @@ export class EdgeConnections {
       },
     })
     this.#open.add(connection)
-    if (upstream.isTls) connection.onSession(session => this.#remember(key, session))
+    if (upstream.isTls) connection.onSession(session => remember(this.#sessions, key, session, TLS_SESSIONS))
     if (isKept) {
       this.#pools.set(key, pool)
       pool.open += 1
     }
     return connection
-  }
-
-  #remember(key: string, session: Buffer): void {
-    this.#sessions.delete(key)
-    this.#sessions.set(key, session)
-    if (this.#sessions.size > TLS_SESSIONS) this.#sessions.delete(this.#sessions.keys().next().value!)
   }
 
   #onFree(connection: UpstreamConnection, pool: HostPool): void {
@@ -228,6 +222,13 @@ export class EdgeConnections {
     } while (pool.open === 0)
     if (pool.open === 0) this.#pools.delete(pool.key)
   }
+}
+
+/** Sets a key of a map that holds the `max` newest ones. */
+function remember<Value>(map: Map<string, Value>, key: string, value: Value, max: number): void {
+  map.delete(key)
+  map.set(key, value)
+  if (map.size > max) map.delete(map.keys().next().value!)
 }
 
 /** A kept connection serves only requests whose name had the same addresses when it was checked for them. */
@@ -280,9 +281,7 @@ export class KeptTrust {
   noteClosed(key: string, { usedAt, freedTurn }: KeptTimes): void {
     const now = this.#clock.monotonic()
     if (freedTurn < 0 || now - usedAt > RECENT_MS) return
-    this.#distrusted.delete(key)
-    this.#distrusted.set(key, now + DISTRUST_MS)
-    if (this.#distrusted.size > MAX_DISTRUSTED) this.#distrusted.delete(this.#distrusted.keys().next().value!)
+    remember(this.#distrusted, key, now + DISTRUST_MS, MAX_DISTRUSTED)
   }
 
   isTrusted(key: string): boolean {
