@@ -14,7 +14,7 @@ import { isIP } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { Descriptors } from '../core/host.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
-import type { OwnAddresses, ResolvedAddress } from './addresses.ts'
+import type { EdgeLookup, OwnAddresses, ResolvedAddress } from './addresses.ts'
 import { controlDenied, type EdgeRequest, failed, namesControl } from './target.ts'
 import {
   type AnswerTaker,
@@ -333,7 +333,11 @@ export function checkAddresses(
   return addresses.slice(0, EDGE_ADDRESSES)
 }
 
-interface PinnedContext {
+/** The parts of a gateway that its requests to other hosts share. */
+export interface EdgeNetwork {
+  readonly clock: Clock
+  readonly own: OwnAddresses
+  readonly lookup: EdgeLookup
   readonly connections: EdgeConnections
   /** Authorities to trust instead of the usual ones, PEM. */
   readonly ca: string | null
@@ -349,7 +353,7 @@ interface PinnedContext {
  * @throws GatewayError EDGE_FAILED for what cannot be sent
  */
 export function sendPinned(
-  { connections, ca }: PinnedContext,
+  { connections, ca }: EdgeNetwork,
   request: EdgeRequest,
   added: readonly string[],
   addresses: readonly ResolvedAddress[],
