@@ -38,6 +38,8 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   #sent: UpstreamRequest | null = null
   #answer: EdgeAnswer | null = null
   #isOver = false
+  /** Index in the list of all transfers. */
+  place = 0
   /** Its outcome; `left` unless another one came. */
   result: 'answered' | 'failed' | 'left' = 'left'
   /** Status of the upstream; 0 before it answered. */
