@@ -4,9 +4,6 @@ import { headerOf, matchesTag } from '../core/http-text.ts'
 import { unescapeCanonical } from '../router/path.ts'
 import type { Asset, AssetForm, Coding } from './file.ts'
 
-/** `Accept-Encoding` texts remembered as read. */
-const KNOWN_ACCEPT_ENCODINGS = 64
-
 /** Headers that decide about the answer; null when absent, repeated ones joined. */
 export type AssetHead = ReturnType<typeof readAssetHead>
 
@@ -69,42 +66,17 @@ function readQualities(text: string): Map<string, number> {
   return weights
 }
 
-/** How much a client wants each form. */
-interface CodingQualities {
-  br: number
-  gzip: number
-  plain: number
-}
-
-/** Reads `Accept-Encoding`; remembers texts, because browsers send few different ones. */
-export class CodingChoice {
-  readonly #known = new Map<string, CodingQualities>()
-
-  /** The form of an asset that a client likes best; of equals the smaller one. The plain one when it likes none. */
-  choose(asset: Asset, acceptEncoding: string | null): AssetForm {
-    if (acceptEncoding === null || (asset.br === null && asset.gzip === null)) return asset.plain
-    const wish = this.#read(acceptEncoding)
-    const br = asset.br === null ? 0 : wish.br
-    const gzip = asset.gzip === null ? 0 : wish.gzip
-    if (br > 0 && br >= gzip && br >= wish.plain) return asset.br!
-    if (gzip > 0 && gzip >= wish.plain) return asset.gzip!
-    return asset.plain
-  }
-
-  #read(text: string): CodingQualities {
-    const known = this.#known.get(text)
-    if (known !== undefined) return known
-    const weights = readQualities(text)
-    const of = (coding: Coding): number => weights.get(coding) ?? weights.get('*') ?? 0
-    const wish = {
-      br: of('br'),
-      gzip: Math.max(of('gzip'), weights.get('x-gzip') ?? 0),
-      plain: weights.get('identity') ?? 0,
-    }
-    if (this.#known.size >= KNOWN_ACCEPT_ENCODINGS) this.#known.clear()
-    this.#known.set(text, wish)
-    return wish
-  }
+/** The form of an asset that a client likes best; of equals the smaller one. The plain one when it likes none. */
+export function chooseForm({ plain, br, gzip }: Asset, acceptEncoding: string | null): AssetForm {
+  if (acceptEncoding === null || (br === null && gzip === null)) return plain
+  const weights = readQualities(acceptEncoding)
+  const weightOf = (coding: Coding): number => weights.get(coding) ?? weights.get('*') ?? 0
+  const plainWeight = weights.get('identity') ?? 0
+  const brWeight = br === null ? 0 : weightOf('br')
+  const gzipWeight = gzip === null ? 0 : Math.max(weightOf('gzip'), weights.get('x-gzip') ?? 0)
+  if (br !== null && brWeight > 0 && brWeight >= gzipWeight && brWeight >= plainWeight) return br
+  if (gzip !== null && gzipWeight > 0 && gzipWeight >= plainWeight) return gzip
+  return plain
 }
 
 interface Validators {

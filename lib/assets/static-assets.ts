@@ -17,7 +17,7 @@ import {
   decide,
   type Decision,
   type AssetHead,
-  CodingChoice,
+  chooseForm,
   isNavigation,
   isPagePath,
   readAssetHead,
@@ -54,7 +54,6 @@ class StaticAssets {
   readonly #store: AssetStore
   readonly #names: AssetNames
   readonly #routes: Routes
-  readonly #choice = new CodingChoice()
   readonly #large = new Semaphore(LARGE_TRANSFERS)
   readonly #isApplication: boolean
   readonly #runWorkerFirst: boolean
@@ -138,7 +137,7 @@ class StaticAssets {
   #answer(exchange: Exchange, asset: Asset, attempt: number): void {
     try {
       const head = readAssetHead(exchange.req.rawHeaders)
-      const form = this.#choice.choose(asset, head.acceptEncoding)
+      const form = chooseForm(asset, head.acceptEncoding)
       const decision = decide(exchange.method, head, form, form.state.size)
       if (form.body !== null || exchange.method === 'HEAD' || !hasBody(decision)) {
         sendForm(exchange, form, decision)

@@ -14,7 +14,7 @@ import { isIP } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { Descriptors } from '../core/host.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
-import type { OwnAddresses, ResolvedAddress } from './addresses.ts'
+import type { EdgeLookup, OwnAddresses, ResolvedAddress } from './addresses.ts'
 import { controlDenied, type EdgeRequest, failed, namesControl } from './target.ts'
 import {
   type AnswerTaker,
@@ -189,18 +189,12 @@ export class EdgeConnections {
       },
     })
     this.#open.add(connection)
-    if (upstream.isTls) connection.onSession(session => this.#remember(key, session))
+    if (upstream.isTls) connection.onSession(session => remember(this.#sessions, key, session, TLS_SESSIONS))
     if (isKept) {
       this.#pools.set(key, pool)
       pool.open += 1
     }
     return connection
-  }
-
-  #remember(key: string, session: Buffer): void {
-    this.#sessions.delete(key)
-    this.#sessions.set(key, session)
-    if (this.#sessions.size > TLS_SESSIONS) this.#sessions.delete(this.#sessions.keys().next().value!)
   }
 
   #onFree(connection: UpstreamConnection, pool: HostPool): void {
@@ -228,6 +222,13 @@ export class EdgeConnections {
     } while (pool.open === 0)
     if (pool.open === 0) this.#pools.delete(pool.key)
   }
+}
+
+/** Sets a key of a map that holds the `max` newest ones. */
+function remember<Value>(map: Map<string, Value>, key: string, value: Value, max: number): void {
+  map.delete(key)
+  map.set(key, value)
+  if (map.size > max) map.delete(map.keys().next().value!)
 }
 
 /** A kept connection serves only requests whose name had the same addresses when it was checked for them. */
@@ -280,9 +281,7 @@ export class KeptTrust {
   noteClosed(key: string, { usedAt, freedTurn }: KeptTimes): void {
     const now = this.#clock.monotonic()
     if (freedTurn < 0 || now - usedAt > RECENT_MS) return
-    this.#distrusted.delete(key)
-    this.#distrusted.set(key, now + DISTRUST_MS)
-    if (this.#distrusted.size > MAX_DISTRUSTED) this.#distrusted.delete(this.#distrusted.keys().next().value!)
+    remember(this.#distrusted, key, now + DISTRUST_MS, MAX_DISTRUSTED)
   }
 
   isTrusted(key: string): boolean {
@@ -334,7 +333,11 @@ export function checkAddresses(
   return addresses.slice(0, EDGE_ADDRESSES)
 }
 
-interface PinnedContext {
+/** The parts of a gateway that its requests to other hosts share. */
+export interface EdgeNetwork {
+  readonly clock: Clock
+  readonly own: OwnAddresses
+  readonly lookup: EdgeLookup
   readonly connections: EdgeConnections
   /** Authorities to trust instead of the usual ones, PEM. */
   readonly ca: string | null
@@ -350,7 +353,7 @@ interface PinnedContext {
  * @throws GatewayError EDGE_FAILED for what cannot be sent
  */
 export function sendPinned(
-  { connections, ca }: PinnedContext,
+  { connections, ca }: EdgeNetwork,
   request: EdgeRequest,
   added: readonly string[],
   addresses: readonly ResolvedAddress[],

@@ -40,8 +40,11 @@ export class EdgeProxy implements EdgeContext {
   readonly results = { answered: 0, failed: 0, refused: 0, left: 0 }
   readonly ca: string | null
   readonly #rules = new WeakMap<EdgePolicy, EdgeRules>()
-  /** Under way. */
-  readonly #transfers = new Set<EdgeTransfer>()
+  /**
+   * Transfers under way, each at its own `place`. Not a Set: the engine keeps entries of a Set that many objects pass through
+   * alive after they are removed, chained from one of its old tables to the next.
+   */
+  readonly #transfers: EdgeTransfer[] = []
   #isClosing = false
   #onIdle: (() => void) | null = null
 
@@ -55,7 +58,7 @@ export class EdgeProxy implements EdgeContext {
 
   /** Transfers under way. */
   get active(): number {
-    return this.#transfers.size
+    return this.#transfers.length
   }
 
   readonly handle: EdgeHandler = (call, directive, body) => {
@@ -69,7 +72,7 @@ export class EdgeProxy implements EdgeContext {
     }
     const request = this.#toRequest(call, directive, rules)
     const transfer = new EdgeTransfer(this, call, request, edge.allowPrivate, Buffer.from(body))
-    this.#transfers.add(transfer)
+    transfer.place = this.#transfers.push(transfer) - 1
     call.stopEdge = () => transfer.stop()
     transfer.start()
   }
@@ -85,8 +88,12 @@ export class EdgeProxy implements EdgeContext {
 
   forget(transfer: EdgeTransfer): void {
     this.results[transfer.result] += 1
-    this.#transfers.delete(transfer)
-    if (this.#transfers.size === 0) this.#onIdle?.()
+    const last = this.#transfers.pop()!
+    if (last !== transfer) {
+      this.#transfers[transfer.place] = last
+      last.place = transfer.place
+    }
+    if (this.#transfers.length === 0) this.#onIdle?.()
   }
 
   /**
@@ -95,7 +102,7 @@ export class EdgeProxy implements EdgeContext {
    */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosing = true
-    if (this.#transfers.size > 0 && timeoutMs > 0) {
+    if (this.#transfers.length > 0 && timeoutMs > 0) {
       await new Promise<void>(resolve => {
         const timer = this.clock.setTimeout(resolve, timeoutMs)
         this.#onIdle = () => {
@@ -104,7 +111,8 @@ export class EdgeProxy implements EdgeContext {
         }
       })
     }
-    for (const transfer of this.#transfers) transfer.fail(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
+    for (const transfer of [...this.#transfers])
+      transfer.fail(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
     this.connections.close()
   }
 }

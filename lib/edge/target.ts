@@ -72,8 +72,15 @@ export function toEdgeRequest(
   const target = findTarget(directive, rules)
   const maxBytes = toLimit(directive.max_response_bytes, 'max_response_bytes') ?? policy.maxResponseBytes
   const timeoutMs = toLimit(directive.timeout_ms, 'timeout_ms')
+  const { isTls, hostname, port, host, target: text, spellings } = target
+  // Field by field: a copy by `...` is made where only a full collection finds it.
   return {
-    ...target,
+    isTls,
+    hostname,
+    port,
+    host,
+    target: text,
+    spellings,
     method: toMethod(directive.method, method),
     headers: toRequestHeaders(directive.headers),
     timeoutMs: timeoutMs === null || timeoutMs >= fn.policy.timeoutMs ? null : timeoutMs,

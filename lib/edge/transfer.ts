@@ -12,10 +12,10 @@ import { GatewayError } from '../core/errors.ts'
 import { headerOf } from '../core/http-text.ts'
 import type { Call } from '../invocation/invoke.ts'
 import type { OpenSpan } from '../observe/trace.ts'
-import type { EdgeLookup, OwnAddresses, ResolvedAddress } from './addresses.ts'
+import type { ResolvedAddress } from './addresses.ts'
 import type { AnswerHead } from './answer-parser.ts'
 import { type AnswerOwner, EdgeAnswer } from './answer.ts'
-import { checkAddresses, type EdgeConnections, sendPinned } from './connections.ts'
+import { checkAddresses, type EdgeNetwork, sendPinned } from './connections.ts'
 import { type EdgeRequest, failed } from './target.ts'
 import type { AnswerTaker, Reuse, UpstreamRequest } from './upstream-connection.ts'
 
@@ -24,13 +24,7 @@ const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'PUT', 'DELETE']
 const WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /** Shared by all transfers of a gateway. */
-export interface EdgeContext {
-  readonly clock: Clock
-  readonly own: OwnAddresses
-  readonly lookup: EdgeLookup
-  readonly connections: EdgeConnections
-  /** Authorities to trust instead of the usual ones, PEM. */
-  readonly ca: string | null
+export interface EdgeContext extends EdgeNetwork {
   /** A transfer is over. */
   forget(transfer: EdgeTransfer): void
 }
@@ -44,6 +38,8 @@ export class EdgeTransfer implements AnswerTaker, AnswerOwner {
   #sent: UpstreamRequest | null = null
   #answer: EdgeAnswer | null = null
   #isOver = false
+  /** Index in the list of all transfers. */
+  place = 0
   /** Its outcome; `left` unless another one came. */
   result: 'answered' | 'failed' | 'left' = 'left'
   /** Status of the upstream; 0 before it answered. */

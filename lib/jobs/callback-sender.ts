@@ -9,11 +9,11 @@
 import { createHmac } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
-import { backoffDelay, type Clock } from '../core/clock.ts'
+import { backoffDelay } from '../core/clock.ts'
 import { toHeaderRecord } from '../core/http-text.ts'
 import { Semaphore } from '../core/semaphore.ts'
-import type { OwnAddresses, EdgeLookup, ResolvedAddress } from '../edge/addresses.ts'
-import { checkAddresses, type EdgeConnections, sendPinned } from '../edge/connections.ts'
+import type { ResolvedAddress } from '../edge/addresses.ts'
+import { checkAddresses, type EdgeNetwork, sendPinned } from '../edge/connections.ts'
 import type { UpstreamRequest } from '../edge/upstream-connection.ts'
 import { toTransferError } from '../edge/transfer.ts'
 import { toEdgeRequest, toEdgeRules } from '../edge/target.ts'
@@ -29,7 +29,7 @@ const MAX_CALLBACKS = 4
 export const CALLBACK_RESULT_BYTES = 1024 * 1024
 
 interface CallbackSenderOptions {
-  network: CallbackNetwork
+  network: EdgeNetwork
   /** Key of the signature, null to send callbacks unsigned. */
   secret: string | null
   store: JobStore
@@ -144,16 +144,6 @@ async function toShortResult(job: Job, store: JobStore): Promise<Record<string, 
 /** Milliseconds within which an answer must have begun. */
 export const CALLBACK_TIMEOUT_MS = 10_000
 
-/** Parts of the edge proxy that callbacks share. */
-export interface CallbackNetwork {
-  readonly clock: Clock
-  readonly own: OwnAddresses
-  readonly lookup: EdgeLookup
-  readonly connections: EdgeConnections
-  /** Authorities to trust instead of the usual ones, PEM. */
-  readonly ca: string | null
-}
-
 /** The content of a callback. */
 interface CallbackMessage {
   readonly jobId: string
@@ -175,7 +165,7 @@ const LIMITS = { policy: { timeoutMs: CALLBACK_TIMEOUT_MS } }
  * @returns null when the response is 2xx, else why the delivery failed and, where a setting decides, which one
  */
 export async function sendCallback(
-  network: CallbackNetwork,
+  network: EdgeNetwork,
   { jobId, url, body, secret }: CallbackMessage,
   policy: EdgePolicy | null,
   signal: AbortSignal,
@@ -210,7 +200,7 @@ function toSignature(body: Buffer, secret: string, wall: number): string {
   return `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.`).update(body).digest('hex')}`
 }
 
-function resolve({ lookup }: CallbackNetwork, hostname: string): Promise<readonly ResolvedAddress[]> {
+function resolve({ lookup }: EdgeNetwork, hostname: string): Promise<readonly ResolvedAddress[]> {
   return lookup.addresses(hostname).catch(error => {
     throw toTransferError(error)
   })
@@ -218,12 +208,13 @@ function resolve({ lookup }: CallbackNetwork, hostname: string): Promise<readonl
 
 /** @returns the status; the body of the answer is not wanted */
 function post(
-  { clock, connections, ca }: CallbackNetwork,
+  network: EdgeNetwork,
   request: ReturnType<typeof toEdgeRequest>,
   addresses: ReturnType<typeof checkAddresses>,
   body: Buffer,
   signal: AbortSignal,
 ): Promise<number> {
+  const { clock } = network
   return new Promise((resolve, reject) => {
     let sent: UpstreamRequest | null = null
     const timer = clock.setTimeout(() => end(new Error('no answer in time')), CALLBACK_TIMEOUT_MS)
@@ -237,7 +228,7 @@ function post(
     }
     signal.addEventListener('abort', onAbort, { once: true })
     try {
-      sent = sendPinned({ connections, ca }, request, [], addresses, body, 'none', {
+      sent = sendPinned(network, request, [], addresses, body, 'none', {
         onHead: ({ status }) => end(status === 101 ? new Error('asked for another protocol') : status),
         onPiece: () => {},
         onRead: () => {},

@@ -77,7 +77,7 @@ t.test('[assets/static-assets.13, assets/static-assets.14, assets/static-assets.
   t.not(toForm(file('/a.txt', 'hellO'), META).etag, plain.etag)
 })
 
-t.test('[assets/static-assets.15] the tag of a large file tells its states apart', async t => {
+t.test('[assets/static-assets.15] the tag of a large file differs between its states', async t => {
   const tag = (state: object) => toForm(file('/large', null, { ...STATE, ...state }), META).etag
   t.match(tag({}), /^"[0-9a-z]+-[0-9a-z]+-[0-9a-z]+"$/)
   t.equal(tag({}), tag({ ctimeMs: 1, dev: 9 }))

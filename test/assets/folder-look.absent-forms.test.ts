@@ -48,7 +48,7 @@ t.test('[assets/static-assets.27] a name that comes is seen by the next look', a
       t.equal(await look(), true)
       t.equal(await look(), true)
       come(name => tree.path(name))
-      t.equal(await look(), false, `${what}, ${ahead > 0 ? 'a settled folder' : 'one whose times tell nothing'}`)
+      t.equal(await look(), false, `${what}, ${ahead > 0 ? 'a settled folder' : 'one whose times are not reliable'}`)
       t.equal(await look(), false, `${what}, again`)
     }
   }

@@ -22,7 +22,7 @@ t.test('[assets/static-assets.26] a list of names says what is absent, for a mom
   const clock = makeClock()
   const names = new AssetNames(tree.path('public'), clock)
   const listed = () => waitUntil(() => names.isAbsent('nothing'), 'the list is made')
-  t.equal(names.isAbsent('nothing'), false, 'before there is a list nobody knows')
+  t.equal(names.isAbsent('nothing'), false, 'before there is a list')
   await listed()
   for (const [name, isAbsent] of [
     ['a.txt', false],

@@ -16,7 +16,7 @@ function makeLooks(now = () => Date.now()) {
 
 const STATS = { dev: 1, ino: 2, size: 3, mtimeMs: 1000, ctimeMs: 2000 } as Stats
 
-t.test('[assets/static-assets.27] whoever asks gets a look that begins later, and there is one at a time', async t => {
+t.test('[assets/static-assets.27] each request gets a look that begins later, one look at a time', async t => {
   const { folder, open } = makeLooks()
   const seen: string[] = []
   const ask = (label: string) => folder.ask(state => seen.push(`${label} ${state?.ino}`))

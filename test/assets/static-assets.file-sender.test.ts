@@ -24,7 +24,7 @@ function makeSender(t: Test, text: Buffer, start: number, end: number, large = n
   const ends: (GatewayError | null)[] = []
   const memory: ArrayBufferLike[] = []
   const made = { isSlow: false, slowFrom: 0, isTaking: false, drain: null as (() => void) | null, onTaken: () => {} }
-  // Whoever still reads memory that was given back sees what is wrong.
+  // A read of released memory shows up as wrong bytes.
   const pool = new BytePool(systemClock, bytes => bytes.fill(UNREAD))
   let lastTaken: Buffer = Buffer.alloc(0)
   const take = (length: number): Buffer => {
@@ -114,7 +114,7 @@ t.test('[assets/static-assets.24] memory is used again once the system has its b
     t.ok(Buffer.concat(pieces).equals(long), 'every byte in its place')
     t.ok(pieces.length > 10)
     if (isTaking) t.ok(new Set(memory).size <= 5, 'two pieces of memory of each size, and the rest')
-    else t.equal(new Set(memory).size, pieces.length, 'nobody has said that he has it')
+    else t.equal(new Set(memory).size, pieces.length, 'none of it is acknowledged')
   }
 })
 
@@ -154,7 +154,7 @@ t.test(
   },
 )
 
-t.test('[assets/static-assets.24] only so many transfers have large pieces at once, and an end makes room', async t => {
+t.test('[assets/static-assets.24] limits the transfers with large pieces, and the end of one makes room', async t => {
   const large = new Semaphore(LARGE_TRANSFERS)
   const entered: boolean[] = []
   for (let i = 0; i < 17; i++) entered.push(large.tryTake())
@@ -170,7 +170,7 @@ t.test('[assets/static-assets.24] only so many transfers have large pieces at on
   t.equal(await sizes(), CHUNK, 'no room')
   large.release()
   t.equal(await sizes(), LARGE)
-  t.equal(await sizes(), LARGE, 'whoever was through has left')
+  t.equal(await sizes(), LARGE, 'finished transfers have left')
   const left = makeSender(t, long, 0, long.length, large)
   left.made.isTaking = true
   left.made.slowFrom = LARGE
@@ -248,7 +248,7 @@ t.test('[assets/static-assets.24] a client that leaves, while it is waited for o
   reading.sender.abandon()
   t.equal(reading.isOpen(), true, 'not under the hands of a read')
   await reading.closed()
-  for (const { ends } of [waiting, reading]) t.same(ends, [], 'nobody is told')
+  for (const { ends } of [waiting, reading]) t.same(ends, [], 'no callback')
   t.equal(waiting.pieces.length, 1)
   t.equal(reading.pieces.length, 0)
 })

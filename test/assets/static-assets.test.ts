@@ -201,35 +201,38 @@ t.test('[assets/static-assets.5] pages of an application', async t => {
   t.equal(await status('/users/1'), 404, 'no index.html')
 })
 
-t.test('[assets/static-assets.6, assets/static-assets.11] what comes before the page of an application', async t => {
-  const routes = {
-    '/two': [makeFn({ name: 'a' }), makeFn({ name: 'b' })],
-    '/host': makeFn({ name: 'c', policy: { allowHosts: ['a.example'] } }),
-    '/post': makeFn({ name: 'd', policy: { methods: ['POST'] } }),
-  }
-  const files = {
-    ...SITE,
-    'public/_fn/index.html': 'no',
-    'public/console/index.html': 'no',
-    'public/_fnx/a.txt': 'yes',
-  }
-  const { ask, status } = makeSite(t, { mount: { notFoundHandling: 'single-page-application' }, files, routes })
-  t.equal(await status('/two'), 409)
-  t.equal(await status('/host'), 421)
-  t.equal(await status('/post'), 405)
-  for (const path of [
-    '/_fn',
-    '/_fn/index.html',
-    '/_fn/nothing',
-    '/console',
-    '/console/index.html',
-    '/%5Ffn/index.html',
-    '//_fn/x',
-    '/x/../_fn/a',
-  ])
-    t.match((await ask(path)).json(), { control: /^\// }, path)
-  t.equal(await status('/_fnx/a.txt'), 200)
-})
+t.test(
+  '[assets/static-assets.6, assets/static-assets.11] routes and files come before the page of an application',
+  async t => {
+    const routes = {
+      '/two': [makeFn({ name: 'a' }), makeFn({ name: 'b' })],
+      '/host': makeFn({ name: 'c', policy: { allowHosts: ['a.example'] } }),
+      '/post': makeFn({ name: 'd', policy: { methods: ['POST'] } }),
+    }
+    const files = {
+      ...SITE,
+      'public/_fn/index.html': 'no',
+      'public/console/index.html': 'no',
+      'public/_fnx/a.txt': 'yes',
+    }
+    const { ask, status } = makeSite(t, { mount: { notFoundHandling: 'single-page-application' }, files, routes })
+    t.equal(await status('/two'), 409)
+    t.equal(await status('/host'), 421)
+    t.equal(await status('/post'), 405)
+    for (const path of [
+      '/_fn',
+      '/_fn/index.html',
+      '/_fn/nothing',
+      '/console',
+      '/console/index.html',
+      '/%5Ffn/index.html',
+      '//_fn/x',
+      '/x/../_fn/a',
+    ])
+      t.match((await ask(path)).json(), { control: /^\// }, path)
+    t.equal(await status('/_fnx/a.txt'), 200)
+  },
+)
 
 t.test('[assets/static-assets.7, assets/static-assets.10] paths that are never files', async t => {
   const { ask, tree } = makeSite(t, {
@@ -355,7 +358,7 @@ t.test('[assets/static-assets.8] links', async t => {
   t.equal(await linked.status('/sub'), 200)
 })
 
-t.test('[assets/static-assets.9] what is no regular file', async t => {
+t.test('[assets/static-assets.9] serves regular files only', async t => {
   const { status, tree } = makeSite(t)
   const at = (name: string) => tree.path(`public/${name}`)
   execFileSync('mkfifo', [at('pipe'), at('sub/pipe.html')])
@@ -610,7 +613,7 @@ async function until(isDone: () => boolean): Promise<void> {
   while (!isDone()) await new Promise(resolve => setImmediate(resolve))
 }
 
-/** Starts a download that nobody reads yet. */
+/** Starts a download that is not read yet. */
 function download(url: string): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     get(url, { agent: false }, answer => resolve(answer.pause())).once('error', reject)

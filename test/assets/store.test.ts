@@ -27,7 +27,7 @@ function makeStore(t: Test, files: Record<string, TreeEntry>) {
   return { tree, store, read }
 }
 
-t.test('[assets/static-assets.1, assets/static-assets.9] what is there', async t => {
+t.test('[assets/static-assets.1, assets/static-assets.9] files and folders that exist', async t => {
   const { tree, read } = makeStore(t, {
     'public/a.txt': 'a',
     'public/sub/index.html': 'sub',
@@ -89,7 +89,7 @@ t.test('[assets/static-assets.22, assets/static-assets.23] compressed files besi
     const asset = await find(store, 'a.js', wantsCoding)
     return [asset?.br?.body?.toString() ?? null, asset?.gzip?.body?.toString() ?? null]
   }
-  t.same(await forms(), ['BR', null], 'a folder is no form')
+  t.same(await forms(), ['BR', null], 'a folder is not a form')
   tree.remove('public/a.js.gz')
   tree.write({ 'public/a.js.gz': 'GZ' })
   t.same(await forms(), ['BR', 'GZ'], 'a new one is seen')
@@ -155,7 +155,7 @@ t.test('[assets/static-assets.12] trouble is not absence', async t => {
 })
 
 t.test(
-  '[assets/static-assets.12] an error of the gateway is passed on, and one of the system reaches whoever asked',
+  '[assets/static-assets.12] an error of the gateway is passed on, and one of the system reaches the request',
   async t => {
     const own = new GatewayError('INTERNAL', 'file keeps changing', { status: 503 })
     t.equal(toFileTrouble(own), own)

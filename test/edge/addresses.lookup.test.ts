@@ -30,7 +30,7 @@ t.test('[edge/passthrough.27] look-ups are few, and one for a name', async t => 
   t.equal((await same)[0]!.address, 'name-0')
   t.equal(open.get('name-0')!.length, 1)
   void lookup.addresses('name-0')
-  t.equal(open.get('name-0')!.length, 2, 'looked up anew')
+  t.equal(open.get('name-0')!.length, 2, 'looked up again')
 })
 
 t.test('[edge/passthrough.8] every address of a name, as the system has them', async t => {

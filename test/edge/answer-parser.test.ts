@@ -1,7 +1,7 @@
 import t from 'tap'
 import { AnswerError, type AnswerHead, AnswerParser } from '../../lib/edge/answer-parser.ts'
 
-/** What a parser tells of bytes that come in the given parts. */
+/** The callbacks of a parser for bytes that come in the given parts. */
 function parse(parts: readonly (string | Buffer)[], { isHead = false, ends = true } = {}) {
   const seen: string[] = []
   let head: AnswerHead | null = null
@@ -67,7 +67,7 @@ t.test('[edge/passthrough.16] whole answers, in one piece and cut at every byte'
   }
 })
 
-t.test('[edge/passthrough.16] what a head says', async t => {
+t.test('[edge/passthrough.16] fields of a head', async t => {
   const of = (...lines: string[]) => parse([`${['HTTP/1.1 200 OK', ...lines].join('\r\n')}\r\n\r\n`]).head!
   t.same(of('X-A: b', 'x-a:c', 'E:').rawHeaders, ['X-A', 'b', 'x-a', 'c', 'E', ''])
   t.same(of('Bytes: \xe4\x80').rawHeaders, ['Bytes', '\xe4\x80'])

@@ -133,7 +133,7 @@ t.test('[edge/passthrough.16] heads that cannot be passed on', async t => {
     t.doesNotThrow(() => makeAnswer(given), JSON.stringify(given))
 })
 
-t.test('[edge/passthrough.17] what ends soon is answered whole', async t => {
+t.test('[edge/passthrough.17] a response that ends soon is answered whole', async t => {
   for (const pieces of [[], ['one'], ['one', ' two']]) {
     const { source, answer, seen, signs, clock, call } = makeAnswer()
     t.equal(answer.isBegun, false)
@@ -148,7 +148,7 @@ t.test('[edge/passthrough.17] what ends soon is answered whole', async t => {
   }
 })
 
-t.test('[edge/passthrough.17] what takes longer, or is longer, streams', async t => {
+t.test('[edge/passthrough.17] a longer or slower response streams', async t => {
   const late = makeAnswer()
   late.source.write('first')
   await settle()
@@ -257,7 +257,7 @@ t.test(
   },
 )
 
-t.test('[edge/passthrough.17] what is held back over a second read is kept', async t => {
+t.test('[edge/passthrough.17] a piece that is held back survives the next read', async t => {
   const { source, seen } = makeAnswer()
   source.write('one ', 'two ')
   await settle()

@@ -28,7 +28,7 @@ t.test('[edge/passthrough.33] a whole turn passes between an answer and the next
   t.notOk(trust.mayUse(connection), 'again from the next answer on')
 })
 
-t.test('[edge/passthrough.33] the end of a turn is told once, however often it was asked for', async t => {
+t.test('[edge/passthrough.33] calls back once at the end of a turn, however often it was planned', async t => {
   const { trust, turns, turn } = makeBed()
   trust.planTurn()
   trust.planTurn()
@@ -50,7 +50,7 @@ t.test('[edge/passthrough.33] a connection is old a second after its last use', 
   t.notOk(trust.mayUse(connection))
 })
 
-t.test('[edge/passthrough.33] who closes soon after a use is not trusted for a minute', async t => {
+t.test('[edge/passthrough.33] an upstream that closes soon after a use is not trusted for a minute', async t => {
   const { clock, trust, connection, turn } = makeBed()
   trust.noteSent(connection)
   trust.noteClosed('never answered', connection)

@@ -129,12 +129,12 @@ t.test('[edge/passthrough.11] a kept connection is for one name, port and list o
   t.equal(await get({ hostname: 'b.test', addresses: one }), 2, 'another name')
   t.equal(await get({ hostname: 'a.test', addresses: two }), 3, 'other addresses')
   t.equal(await get({ hostname: 'a.test', addresses: [...two].reverse() }), 3, 'in another order')
-  t.equal(await get({ hostname: 'a.test', addresses: one, reuse: 'none' }), 4, 'one of its own')
+  t.equal(await get({ hostname: 'a.test', addresses: one, reuse: 'none' }), 4, 'a separate one')
   t.equal(await get({ hostname: 'a.test', addresses: one }), 4)
   await waitUntil(() => connections.idle === 3, 'three are kept')
 })
 
-t.test('[edge/passthrough.26] what is not kept', async t => {
+t.test('[edge/passthrough.26] connections that are not kept', async t => {
   const { connections, upstream, asked, ask, untilAsked, untilSeen } = await makeBed(t)
   const answers = [
     'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok',
@@ -154,17 +154,17 @@ t.test('[edge/passthrough.26] what is not kept', async t => {
     t.equal(upstream.connections(), i + 1, text)
   }
   t.equal(connections.idle, 0)
-  // Nobody asked for it.
+  // Unexpected bytes.
   ask('y')
   await untilAsked(1)
   const { socket } = asked.pop()!
   socket.write(OK)
   await waitUntil(() => connections.idle === 1, 'it is kept')
   socket.write(OK)
-  await waitUntil(() => connections.idle === 0, 'and closed for words that nobody asked for')
+  await waitUntil(() => connections.idle === 0, 'and closed for unexpected bytes')
 })
 
-t.test('[edge/passthrough.29] a close tells whoever waits', async t => {
+t.test('[edge/passthrough.29] a close fails the requests that wait', async t => {
   const { connections, seen, ask, untilAsked } = await makeBed(t, { max: 1, idle: 1 })
   ask('under way')
   ask('waiting')
@@ -260,29 +260,32 @@ t.test('[edge/passthrough.26] of idle connections it takes the newest that is ol
   t.equal(upstream.connections(), 4)
 })
 
-t.test('[edge/passthrough.26] who waits for the end of a turn and who comes then share their connections', async t => {
-  const { connections, upstream, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
-  ask('first')
-  await untilAsked(1)
-  const [kept] = openSockets().filter(({ remotePort }) => remotePort === upstream.port)
-  answerAll()
-  await untilSeen(2)
-  await turns()
-  // Asked behind the poll phase, it looks for a connection behind the next one: the only one is closed before.
-  await new Promise(done => setImmediate(done))
-  ask('post', { reuse: 'trusted' })
-  kept!.destroy()
-  await new Promise(done => kept!.once('close', done))
-  ask('beside')
-  await untilAsked(2)
-  answerAll()
-  await untilSeen(6)
-  t.equal(upstream.connections(), 3)
-  t.equal(connections.idle, 2)
-  for (const name of ['again', 'and again']) ask(name)
-  await untilAsked(2)
-  t.equal(upstream.connections(), 3, 'both are known')
-})
+t.test(
+  '[edge/passthrough.26] requests that wait for the end of a turn and later ones share their connections',
+  async t => {
+    const { connections, upstream, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
+    ask('first')
+    await untilAsked(1)
+    const [kept] = openSockets().filter(({ remotePort }) => remotePort === upstream.port)
+    answerAll()
+    await untilSeen(2)
+    await turns()
+    // Asked behind the poll phase, it looks for a connection behind the next one: the only one is closed before.
+    await new Promise(done => setImmediate(done))
+    ask('post', { reuse: 'trusted' })
+    kept!.destroy()
+    await new Promise(done => kept!.once('close', done))
+    ask('beside')
+    await untilAsked(2)
+    answerAll()
+    await untilSeen(6)
+    t.equal(upstream.connections(), 3)
+    t.equal(connections.idle, 2)
+    for (const name of ['again', 'and again']) ask(name)
+    await untilAsked(2)
+    t.equal(upstream.connections(), 3, 'both are known')
+  },
+)
 
 function openSockets(): Socket[] {
   return (process as unknown as { _getActiveHandles(): Socket[] })._getActiveHandles()
@@ -347,7 +350,7 @@ t.test('[edge/passthrough.26] one that was announced to close, or was idle for l
 })
 
 t.test(
-  '[edge/passthrough.26] one that waits for the end of the turn may be given up, and a close tells it',
+  '[edge/passthrough.26] a request that waits for the end of the turn can be cancelled, and a close fails it',
   async t => {
     const { connections, upstream, asked, seen, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
     ask('get')
@@ -359,10 +362,10 @@ t.test(
     await turns()
     t.same(asked, [])
     t.equal(connections.idle, 1)
-    ask('told', { reuse: 'trusted' })
+    ask('late', { reuse: 'trusted' })
     connections.close()
     await turns()
-    t.same(seen.slice(2), ['told ECONNRESET'])
+    t.same(seen.slice(2), ['late ECONNRESET'])
     t.equal(upstream.connections(), 1)
   },
 )

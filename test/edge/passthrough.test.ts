@@ -85,52 +85,55 @@ const echo: RequestListener = async (req: IncomingMessage, res: ServerResponse) 
   res.end(JSON.stringify({ method: req.method, url: req.url, headers: req.rawHeaders, body }))
 }
 
-t.test('[edge/passthrough.1, edge/passthrough.4, edge/passthrough.14] what the upstream sees', async t => {
-  const { port, url } = await upstreamFor(t, echo)
-  const { ask } = makeBed(t, { edge: { baseUrl: `${url}/api` } })
-  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
-  const client = { headers: { Authorization: 'secret', Cookie: 'sid=1', 'X-Client': '1', traceparent } }
-  t.same((await ask({ path: '/x?a=1' }, '', client)).json(), {
-    method: 'GET',
-    url: '/api/x?a=1',
-    headers: ['Host', `127.0.0.1:${port}`, 'traceparent', traceparent, 'Connection', 'keep-alive'],
-    body: '',
-  })
-  const headers = {
-    traceparent,
-    Host: 'evil.test',
-    'content-length': '999',
-    'Transfer-Encoding': 'chunked',
-    'X-Two': ['1', '2'],
-  }
-  const trace = ['traceparent', traceparent]
-  const own = [
-    'Host',
-    `127.0.0.1:${port}`,
-    ...trace,
-    'X-Two',
-    '1',
-    'X-Two',
-    '2',
-    'Content-Length',
-    '7',
-    'Connection',
-    'keep-alive',
-  ]
-  t.same((await ask({ url: `${url}/y`, headers }, 'h\u00e9llo!', { method: 'POST', body: 'own' })).json(), {
-    method: 'POST',
-    url: '/y',
-    headers: own,
-    body: 'h\u00e9llo!',
-  })
-  t.match((await ask({ path: '/', method: 'PUT' })).json(), { method: 'PUT', headers: /Content-Length,0/ })
-  t.match((await ask({ path: '/', method: 'DELETE' }, 'x')).json(), { method: 'DELETE', body: 'x' })
-  t.match((await ask({ path: '/', method: 'GET' }, Buffer.from([0xc3, 0x28]))).json(), {
-    headers: /Content-Length,2/,
-  })
-  const { body, ...rest } = await ask({ path: '/' }, '', { method: 'HEAD' })
-  t.match([rest.status, body.length], [200, 0])
-})
+t.test(
+  '[edge/passthrough.1, edge/passthrough.4, edge/passthrough.14] the request that the upstream receives',
+  async t => {
+    const { port, url } = await upstreamFor(t, echo)
+    const { ask } = makeBed(t, { edge: { baseUrl: `${url}/api` } })
+    const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+    const client = { headers: { Authorization: 'secret', Cookie: 'sid=1', 'X-Client': '1', traceparent } }
+    t.same((await ask({ path: '/x?a=1' }, '', client)).json(), {
+      method: 'GET',
+      url: '/api/x?a=1',
+      headers: ['Host', `127.0.0.1:${port}`, 'traceparent', traceparent, 'Connection', 'keep-alive'],
+      body: '',
+    })
+    const headers = {
+      traceparent,
+      Host: 'evil.test',
+      'content-length': '999',
+      'Transfer-Encoding': 'chunked',
+      'X-Two': ['1', '2'],
+    }
+    const trace = ['traceparent', traceparent]
+    const own = [
+      'Host',
+      `127.0.0.1:${port}`,
+      ...trace,
+      'X-Two',
+      '1',
+      'X-Two',
+      '2',
+      'Content-Length',
+      '7',
+      'Connection',
+      'keep-alive',
+    ]
+    t.same((await ask({ url: `${url}/y`, headers }, 'h\u00e9llo!', { method: 'POST', body: 'own' })).json(), {
+      method: 'POST',
+      url: '/y',
+      headers: own,
+      body: 'h\u00e9llo!',
+    })
+    t.match((await ask({ path: '/', method: 'PUT' })).json(), { method: 'PUT', headers: /Content-Length,0/ })
+    t.match((await ask({ path: '/', method: 'DELETE' }, 'x')).json(), { method: 'DELETE', body: 'x' })
+    t.match((await ask({ path: '/', method: 'GET' }, Buffer.from([0xc3, 0x28]))).json(), {
+      headers: /Content-Length,2/,
+    })
+    const { body, ...rest } = await ask({ path: '/' }, '', { method: 'HEAD' })
+    t.match([rest.status, body.length], [200, 0])
+  },
+)
 
 t.test('[edge/passthrough.2] without an edge block', async t => {
   const { refusal } = makeBed(t, { policy: { edge: null } })
@@ -182,7 +185,7 @@ t.test('[edge/passthrough.10] addresses of this machine are private, whatever ra
   t.equal(await refusal({ url: 'http://own.test/' }), `502 ${FAILED}proxy denied: private host not allowed`)
 })
 
-t.test('[edge/passthrough.11] what was checked is what is reached', async t => {
+t.test('[edge/passthrough.11] only checked addresses are reached', async t => {
   const good = await upstreamFor(t, (_req, res) => res.end('good'))
   const bad = await httpUpstream(() => t.fail('reached'), '127.0.0.2')
   t.teardown(bad.close)
@@ -469,7 +472,7 @@ t.test('[edge/passthrough.20] the limit on decoded bytes; the body itself is pas
   t.equal(admission.total(), 0)
 })
 
-/** Writes down what arrives and takes nothing until it is told to. */
+/** Records what arrives and takes nothing until `isTaking` is set. */
 class SlowCall extends Call {
   readonly seen: string[]
   bytes = 0
@@ -733,7 +736,10 @@ t.test('[edge/passthrough.26] kept connections', async t => {
   for (const method of ['GET', 'GET', 'PUT', 'DELETE']) t.equal((await ask({ path: '/', method })).status, 200)
   t.equal(upstream.connections(), 1, 'reused')
   for (const method of ['POST', 'PATCH']) await ask({ path: '/', method })
-  t.ok(upstream.connections() <= 3, 'what may not be sent twice connects anew unless one was used just now')
+  t.ok(
+    upstream.connections() <= 3,
+    'a request that may not be sent twice gets a new connection unless one was used just now',
+  )
   t.same(seen, ['GET', 'GET', 'PUT', 'DELETE', 'POST', 'PATCH'])
 
   // The second request of a connection finds it closed.

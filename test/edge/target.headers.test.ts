@@ -58,7 +58,7 @@ t.test('[edge/passthrough.16] headers of the answer', async t => {
   t.same(toCodings(['Content-Encoding', 'GZIP, identity', 'content-encoding', 'br']), ['gzip', 'br'])
 })
 
-t.test('[edge/passthrough.16] what an upstream may not say', async t => {
+t.test('[edge/passthrough.16] response headers that are dropped', async t => {
   t.same(
     toAnswerHeaders(['Set-Cookie', 'fngw_session=x; Path=/', 'Set-Cookie', 'a=1', 'x-fn-internal-y', '1', 'A', '\xe9']),
     [...['Set-Cookie', 'a=1', 'A', '\xe9']],

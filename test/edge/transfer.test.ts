@@ -130,7 +130,7 @@ t.test('[edge/passthrough.12, edge/passthrough.13] this gateway as an upstream',
   t.equal(await elsewhere.begin({ port, target: '/prefix/_fn/health' }).settled(), '200 page')
 })
 
-t.test('[edge/passthrough.14, edge/passthrough.26] what is sent, over which connection', async t => {
+t.test('[edge/passthrough.14, edge/passthrough.26] the request that is sent, and over which connection', async t => {
   const heads: string[] = []
   const upstream = await listen(t, (req, res) => {
     heads.push(`${req.method} ${req.headers.host} ${req.headers['content-length'] ?? 'none'} ${req.headers.connection}`)
@@ -240,7 +240,7 @@ t.test(
     await waitUntil(() => isGone, 'the upstream sees the client leave')
     transfer.stop()
     transfer.fail({ message: 'late' } as GatewayError)
-    t.same(seen, [], 'nobody is told')
+    t.same(seen, [], 'no callback')
     t.equal(forgotten(), 3)
     t.equal(clock.pending, 0)
   },
@@ -339,7 +339,7 @@ t.test('[edge/passthrough.24] a client that leaves while the name is looked up: 
   t.equal(forgotten(), 2)
 })
 
-t.test('[edge/passthrough.15] what cannot be sent is not', async t => {
+t.test('[edge/passthrough.15] a request that cannot be sent fails', async t => {
   const upstream = await listen(t, () => t.fail('reached'))
   const { begin } = makeBed(t)
   const rows: [Given, string | RegExp][] = [

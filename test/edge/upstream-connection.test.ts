@@ -19,7 +19,7 @@ async function makeBed(t: Test, onRequest: (socket: Socket, head: string) => voi
   return { upstream, ...openTo(t, { port: upstream.port, ...given }) }
 }
 
-/** One connection, and what its requests are told. */
+/** One connection, and the callbacks of its requests. */
 function openTo(t: Test, { session, isKept = true, ...given }: Given & { port: number }) {
   const seen: string[] = []
   let body = ''
@@ -153,7 +153,7 @@ t.test('[edge/passthrough.19, edge/passthrough.22] a connection that ends while 
   t.same(seen.slice(0, 2), ['head 200', 'end'])
 })
 
-t.test('[edge/passthrough.24] nobody is told after it was destroyed', async t => {
+t.test('[edge/passthrough.24] no callback follows after it was destroyed', async t => {
   const { connection, seen, send, until, onPiece } = await makeBed(t, socket => {
     socket.write(`${OK}Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n0\r\n\r\n`)
   })
@@ -184,11 +184,11 @@ t.test('[edge/passthrough.26] an idle connection is closed after the time that t
   t.ok(connection.isFree)
   await until('closed')
   t.notOk(connection.isFree)
-  t.same(seen, ['head 200', 'end', 'free', 'closed'], 'nobody is told of an error')
+  t.same(seen, ['head 200', 'end', 'free', 'closed'], 'no error is reported')
 })
 
 t.test(
-  '[edge/passthrough.26] what is not kept: another protocol, a request of its own, words that nobody asked for',
+  '[edge/passthrough.26] is not kept after another protocol, a request that closes its connection or unexpected bytes',
   async t => {
     const rows: [name: string, answer: string, isKept: boolean, seen: string[]][] = [
       ['101', 'HTTP/1.1 101 Switching\r\nUpgrade: x\r\nContent-Length: 0\r\n\r\n', true, ['head 101', 'end', 'closed']],
@@ -213,7 +213,7 @@ t.test(
   },
 )
 
-t.test('[edge/passthrough.29] a close tells whoever waits, once', async t => {
+t.test('[edge/passthrough.29] a close fails the request that waits, once', async t => {
   const { connection, seen, send, until } = await makeBed(t, socket =>
     socket.write(`${OK}Content-Length: 9\r\n\r\nhalf`),
   )
@@ -232,7 +232,7 @@ t.test('[edge/passthrough.19, edge/passthrough.22] a connection that is cut whil
   onPiece.do = () => connection.pause()
   send()
   await until('head 200')
-  // The end is seen only when somebody reads on: pieces first, then what became of the rest.
+  // The end is seen only after a resume: pieces first, then the outcome.
   while (!seen.includes('ECONNRESET')) {
     await new Promise(setImmediate)
     connection.resume()
@@ -259,7 +259,7 @@ t.test('[edge/passthrough.11] only addresses that were checked are reached, what
     t.same(seen, ['head 200', 'end', 'free'])
   }
   setDefaultAutoSelectFamily(true)
-  // Nobody listens at the first one.
+  // The first one refuses connections.
   const two = await makeBed(t, onRequest, { hostname, addresses: [{ address: '127.0.0.9', family: 4 }, here] })
   two.send()
   await two.until('free')

@@ -2,8 +2,8 @@ import { createHmac } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import t from 'tap'
 import { EdgeLookup, OwnAddresses } from '../../lib/edge/addresses.ts'
-import { EdgeConnections } from '../../lib/edge/connections.ts'
-import { CALLBACK_TIMEOUT_MS, type CallbackNetwork, sendCallback } from '../../lib/jobs/callback-sender.ts'
+import { EdgeConnections, type EdgeNetwork } from '../../lib/edge/connections.ts'
+import { CALLBACK_TIMEOUT_MS, sendCallback } from '../../lib/jobs/callback-sender.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { httpUpstream } from '../helpers/upstream.ts'
 
@@ -13,7 +13,7 @@ const BODY = Buffer.from('{"job":{}}')
 function network(
   names: Record<string, string[]> = {},
   own: { host: string; port: number }[] = [],
-): CallbackNetwork & { clock: FakeClock; asked: string[] } {
+): EdgeNetwork & { clock: FakeClock; asked: string[] } {
   const asked: string[] = []
   const clock = new FakeClock()
   return {
@@ -34,7 +34,7 @@ function network(
 }
 
 const send = (
-  net: CallbackNetwork,
+  net: EdgeNetwork,
   url: string,
   policy: typeof OPEN | null = OPEN,
   signal = new AbortController().signal,

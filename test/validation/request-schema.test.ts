@@ -95,11 +95,7 @@ t.test('[validation/request-schema.2] params and headers', async t => {
     },
   })
   const headers = { 'x-kind': 'a', host: 'x', 'user-agent': 'curl' }
-  t.equal(
-    texts(schema, { params: { id: '1', list: 'a,b' }, headers }),
-    null,
-    'headers that nobody declared are no matter',
-  )
+  t.equal(texts(schema, { params: { id: '1', list: 'a,b' }, headers }), null, 'undeclared headers are ignored')
   t.equal(texts(schema, { params: { id: 'x' }, headers }), 'params.id must be of type integer, got "x" (string)')
   t.match(texts(schema, { params: { list: 'a,b,c' }, headers }), 'params.list must be at most 2 items long')
   t.equal(texts(schema, {}), 'headers.x-kind is required')
@@ -198,7 +194,7 @@ t.test('[validation/request-schema.6] no value holds the gateway up', async t =>
   const unique = make({ body: { type: 'array', uniqueItems: true } })
   t.equal(body(unique, JSON.stringify(Array.from({ length: 50_000 }, (_, id) => ({ id })))), null)
   t.match(body(unique, '[{"a":1,"b":2},{"b":2,"a":1}]'), { message: /without duplicates/ })
-  t.equal(body(pattern, '["aaa"]'), null, 'and the next check begins anew')
+  t.equal(body(pattern, '["aaa"]'), null, 'and the next check starts with a full budget')
 })
 
 t.test('[validation/request-schema.7] names that mean something to objects are plain names', async t => {

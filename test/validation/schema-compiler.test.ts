@@ -5,7 +5,7 @@ import type { Schema } from '../../lib/validation/schema-tree.ts'
 const compiler = await SchemaCompiler.load()
 const NONE = new StepCounter(new Map())
 
-t.test('[validation/request-schema.9] a difference is told with field, rule and value', async t => {
+t.test('[validation/request-schema.9] names field, rule and value of a difference', async t => {
   const cases: [schema: Schema, value: unknown, message: string][] = [
     [{ type: 'string' }, 1, 'v must be of type string, got 1 (number)'],
     [{ type: ['string', 'null'] }, 1, 'v must be of type string or null, got 1 (number)'],

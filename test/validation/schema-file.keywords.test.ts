@@ -8,7 +8,7 @@ function check(schema: Record<string, unknown>): string[] {
   return findings.map(({ name }) => name)
 }
 
-t.test('[validation/schema-file.3] what each keyword may hold', async t => {
+t.test('[validation/schema-file.3] values that each keyword accepts', async t => {
   const cases: [keyword: string, right: unknown[], wrong: unknown[]][] = [
     ['type', ['string', ['integer', 'null']], ['text', [], ['string', 'string'], null, 1]],
     ['minimum', [0, -1.5], ['1', null]],

@@ -18,7 +18,7 @@ t.test('[validation/schema-file.1] sections for all methods and for one', async 
   t.same([...file!.common.responses!.keys()], ['200', '4XX', 'default'])
 })
 
-t.test('[validation/schema-file.2] what is pasted from zod and pydantic refers to its own section', async t => {
+t.test('[validation/schema-file.2] pasted output of zod and pydantic refers to the section it stands in', async t => {
   const { file, warnings } = parse({
     $defs: { Shared: { type: 'boolean' } },
     body: {
@@ -53,7 +53,7 @@ t.test('[validation/schema-file.2] what is pasted from zod and pydantic refers t
   t.same(file!.common.query, { properties: { q: { $ref: '#/$defs/Item' } } })
 })
 
-t.test('[validation/schema-file.3] what is wrong is told with its place, and nothing of the file is used', async t => {
+t.test('[validation/schema-file.3] reports a mistake with its place and uses nothing of the file', async t => {
   const cases: [value: unknown, message: RegExp][] = [
     [[], /must be an object, got an array/],
     [{ type: 'object' }, /has none of params, query, headers, body/],

@@ -86,7 +86,7 @@ t.test('[validation/schema-store.3] a file that becomes wrong leaves its last go
 })
 
 t.test(
-  '[validation/schema-store.4] what is no file is not waited for',
+  '[validation/schema-store.4] does not wait for a path that is not a regular file',
   { skip: process.platform === 'win32' && 'mkfifo' },
   async t => {
     const tree = makeTree({ 'a.schema.json': GOOD })

@@ -18,7 +18,7 @@ t.test('[validation/schema-file.3] where schemas stand in a schema, and where da
   t.equal(sameValueChildren(schema).length, 3)
 })
 
-t.test('[validation/schema-file.2] a copy has its references renamed, and no names of its own', async t => {
+t.test('[validation/schema-file.2] a copy has renamed references and no definitions', async t => {
   const schema = JSON.parse(
     '{"$id":"x","$schema":"y","$defs":{"A":true},"$ref":"#/a","properties":{"__proto__":{"$ref":"#/b"}},"enum":[{"$ref":"#/c"}]}',
   ) as Schema
