@@ -23,8 +23,8 @@ export interface AdmissionCall {
   readonly fn: FunctionVersion
   /** `queued` and `admitted` are set here. */
   phase: CallPhase
-  /** Where it is queued or has its slot; null before and after. */
-  slots: FunctionSlots | null
+  /** Where it is queued or has its slot, which may be in another process; null before and after. */
+  slots: object | null
   queuePrevious: AdmissionCall | null
   queueNext: AdmissionCall | null
   queueTimer: NodeJS.Timeout | null
@@ -35,7 +35,7 @@ export interface AdmissionCall {
 }
 
 /** Slots and queue of one function. */
-export interface FunctionSlots {
+interface FunctionSlots {
   readonly key: string
   /** The version whose policy made `limits`: a reload brings another object. */
   fn: FunctionVersion
@@ -126,7 +126,7 @@ export class Admission {
 
   /** Gives back the slot or leaves the queue; does nothing for a call that has neither. */
   leave(call: AdmissionCall): void {
-    const slots = call.slots
+    const slots = call.slots as FunctionSlots | null
     if (slots === null) return
     call.slots = null
     if (call.phase === 'queued') this.#unlink(slots, call)
@@ -203,7 +203,22 @@ export class Admission {
   #slotsOf(fn: FunctionVersion): FunctionSlots {
     const known = this.#functions.get(fn.key)
     if (known !== undefined) return known
-    const slots = createSlots(fn, fn.key)
+    const slots: FunctionSlots = {
+      key: fn.key,
+      fn,
+      limits: toAdmissionLimits(fn.policy),
+      active: 0,
+      queued: 0,
+      first: null,
+      last: null,
+      admitting: false,
+      onRoom: null,
+      overflows: 0,
+      queueTimeouts: 0,
+      leased: 0,
+      usedElsewhere: 0,
+      isRecalling: false,
+    }
     this.#functions.set(fn.key, slots)
     return slots
   }
@@ -327,25 +342,5 @@ export class Admission {
     } finally {
       slots.admitting = false
     }
-  }
-}
-
-/** Slots of a function of which nothing is known yet. @param key - of its counter; empty for one that is kept elsewhere */
-export function createSlots(fn: FunctionVersion, key: string): FunctionSlots {
-  return {
-    key,
-    fn,
-    limits: toAdmissionLimits(fn.policy),
-    active: 0,
-    queued: 0,
-    first: null,
-    last: null,
-    admitting: false,
-    onRoom: null,
-    overflows: 0,
-    queueTimeouts: 0,
-    leased: 0,
-    usedElsewhere: 0,
-    isRecalling: false,
   }
 }

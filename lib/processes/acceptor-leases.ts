@@ -10,11 +10,9 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
-import type { AdmissionCall, FunctionSlots } from '../invocation/admission.ts'
-import { type AdmissionLimits, toAdmissionLimits } from '../invocation/policy.ts'
 import { type Processors, systemProcessors } from '../runtime/growth.ts'
 import { FLUSH_FRAMES, SocketWorker } from '../runtime/socket-worker.ts'
-import type { StartedWorker, WorkerExit, WorkerSource } from '../runtime/started-worker.ts'
+import { type StartedWorker, WorkerEnd, type WorkerSource } from '../runtime/started-worker.ts'
 import { WorkerSet } from '../runtime/worker-set.ts'
 import { type FromAcceptor, fromErrorHeader, type LeaseMessage, type WorkerMessage } from './link.ts'
 
@@ -24,25 +22,15 @@ const MANY_CALLS = 32
 const LEASE_IDLE_MS = 30_000
 
 /** A function whose calls run here. It is what its calls have in place of a slot. */
-class Lease implements FunctionSlots {
+class Lease {
   readonly id: number
   readonly key: string
   readonly fn: FunctionVersion
-  readonly limits: AdmissionLimits
   readonly set: WorkerSet
   /** Slots; 0 for as many as come. */
   readonly slots: number
+  /** Calls that run on it. */
   active = 0
-  queued = 0
-  first: AdmissionCall | null = null
-  last: AdmissionCall | null = null
-  admitting = false
-  onRoom: (() => void) | null = null
-  overflows = 0
-  queueTimeouts = 0
-  leased = 0
-  usedElsewhere = 0
-  isRecalling = false
   isOver = false
   /** Monotonic ms. */
   usedAt: number
@@ -51,7 +39,6 @@ class Lease implements FunctionSlots {
     this.id = id
     this.key = fn.key
     this.fn = fn
-    this.limits = toAdmissionLimits(fn.policy)
     this.slots = slots
     this.set = set
     this.usedAt = set.clock.monotonic()
@@ -101,14 +88,13 @@ export class AcceptorLeases {
     lease.active += 1
   }
 
-  leave(slots: FunctionSlots): void {
-    const lease = slots as Lease
+  leave(lease: Lease): void {
     lease.active -= 1
     if (lease.isOver && lease.slots > 0) this.#options.tell({ kind: 'freed', id: lease.id })
   }
 
   /** True for a slot that is of a lease. */
-  isOf(slots: FunctionSlots | null): slots is Lease {
+  isOf(slots: object | null): slots is Lease {
     return slots instanceof Lease
   }
 
@@ -195,15 +181,10 @@ interface Asked {
   onSocket(socketIndex: number): void
 }
 
-interface Live {
-  exit: WorkerExit | null
-  listeners: ((exit: WorkerExit) => void)[]
-}
-
 export class RemoteWorkers {
   readonly #tell: (message: FromAcceptor) => void
   readonly #asked = new Map<number, Asked>()
-  readonly #live = new Map<number, Live>()
+  readonly #live = new Map<number, WorkerEnd>()
   #lastAsk = 0
 
   constructor(tell: (message: FromAcceptor) => void) {
@@ -223,8 +204,10 @@ export class RemoteWorkers {
   }
 
   handle(message: WorkerMessage): void {
-    if (message.kind === 'workerExit') this.#handleExit(message.ask, message.exit)
-    else if (message.kind === 'worker') this.#handleStarted(message)
+    if (message.kind === 'workerExit') {
+      this.#live.get(message.ask)?.settle(message.exit)
+      this.#live.delete(message.ask)
+    } else if (message.kind === 'worker') this.#handleStarted(message)
     else {
       this.#asked
         .get(message.ask)
@@ -237,28 +220,15 @@ export class RemoteWorkers {
     const asked = this.#asked.get(ask)
     if (asked === undefined) return
     this.#asked.delete(ask)
-    const live: Live = { exit: null, listeners: [] }
-    this.#live.set(ask, live)
+    const end = new WorkerEnd()
+    this.#live.set(ask, end)
     asked.onSocket(worker.socketIndex)
     asked.resolve({
       ...worker,
       kill: graceMs => {
-        if (live.exit === null) this.#tell({ kind: 'stopWorker', ask, graceMs })
+        if (end.exit === null) this.#tell({ kind: 'stopWorker', ask, graceMs })
       },
-      onExit: listener => {
-        const { exit } = live
-        // Never from inside the call: the caller has not finished its own set-up.
-        if (exit !== null) queueMicrotask(() => listener(exit))
-        else live.listeners.push(listener)
-      },
+      onExit: listener => end.listen(listener),
     })
-  }
-
-  #handleExit(ask: number, exit: WorkerExit): void {
-    const live = this.#live.get(ask)
-    if (live === undefined) return
-    this.#live.delete(ask)
-    live.exit = exit
-    for (const listener of live.listeners.splice(0)) listener(exit)
   }
 }

@@ -15,7 +15,7 @@ import type { Exchange } from '../http/exchange.ts'
 import { type PublicCatalog, PublicHandler } from '../http/public.ts'
 import { createRequestListener } from '../http/request-record.ts'
 import { HttpServer } from '../http/server.ts'
-import { type AdmissionCall, createSlots, type FunctionSlots } from '../invocation/admission.ts'
+import type { AdmissionCall } from '../invocation/admission.ts'
 import { RequestIds } from '../invocation/event.ts'
 import { type Call, Invoker } from '../invocation/invoke.ts'
 import { Added } from '../observe/histogram.ts'
@@ -255,13 +255,14 @@ export class Acceptor {
 
 // Slots as an acceptor sees them: those of a lease are its own, for all others a call goes to the first process and may come back refused.
 
-class AcceptorAdmission {
-  readonly #relay: Pick<CallRelay, 'leave'>
-  readonly #leases: Pick<AcceptorLeases, 'find' | 'enter' | 'leave' | 'isOf'>
-  /** What a call has in place of a slot that is elsewhere. */
-  #elsewhere: FunctionSlots | null = null
+/** What a call has in place of a slot of the first process. */
+const ELSEWHERE = {}
 
-  constructor(relay: Pick<CallRelay, 'leave'>, leases: Pick<AcceptorLeases, 'find' | 'enter' | 'leave' | 'isOf'>) {
+class AcceptorAdmission {
+  readonly #relay: CallRelay
+  readonly #leases: AcceptorLeases
+
+  constructor(relay: CallRelay, leases: AcceptorLeases) {
     this.#relay = relay
     this.#leases = leases
   }
@@ -269,13 +270,8 @@ class AcceptorAdmission {
   enter(call: AdmissionCall): null {
     const lease = this.#leases.find(call.fn)
     call.phase = 'admitted'
-    if (lease === null) {
-      this.#elsewhere ??= createSlots(call.fn, '')
-      call.slots = this.#elsewhere
-    } else {
-      this.#leases.enter(lease)
-      call.slots = lease
-    }
+    call.slots = lease ?? ELSEWHERE
+    if (lease !== null) this.#leases.enter(lease)
     return null
   }
 

@@ -9,7 +9,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { HttpHandler } from '../http/public.ts'
-import type { Admission, AdmissionCall, FunctionSlots } from '../invocation/admission.ts'
+import type { Admission, AdmissionCall } from '../invocation/admission.ts'
 import type { Call, Invoker } from '../invocation/invoke.ts'
 import type { Journal } from '../observe/journal.ts'
 import { type CallHost, RuntimeCall } from '../runtime/call.ts'
@@ -145,7 +145,7 @@ interface RelayedDeps {
 }
 
 class RelayedCall extends RuntimeCall implements AdmissionCall {
-  slots: FunctionSlots | null = null
+  slots: object | null = null
   queuePrevious: AdmissionCall | null = null
   queueNext: AdmissionCall | null = null
   queueTimer: NodeJS.Timeout | null = null

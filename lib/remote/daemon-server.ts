@@ -7,7 +7,7 @@ import { chmodSync, rmSync } from 'node:fs'
 import net from 'node:net'
 import tls from 'node:tls'
 import type { Clock } from '../core/clock.ts'
-import { parseSocketUri, toBinding } from '../runtime/worker-socket.ts'
+import { isAnswered, parseSocketUri, toBinding } from '../runtime/worker-socket.ts'
 import { DaemonGreeting, GreetingError, type Role } from '../runtime/greeting.ts'
 import { encodeFrame, KIND } from '../runtime/wire-protocol.ts'
 
@@ -155,16 +155,4 @@ export class DaemonServer {
     })
     socket.on('data', onData)
   }
-}
-
-function isAnswered(path: string): Promise<boolean> {
-  return new Promise(resolve => {
-    const probe = net.connect({ path })
-    const settle = (answered: boolean): void => {
-      probe.destroy()
-      resolve(answered)
-    }
-    probe.once('connect', () => settle(true))
-    probe.once('error', () => settle(false))
-  })
 }

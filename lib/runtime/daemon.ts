@@ -13,14 +13,7 @@ import type { RuntimeName } from '../core/identity.ts'
 import { killGroupAsUser } from '../files/user-signals.ts'
 import { findVersionProblem } from './binaries.ts'
 import { ControlConnection, DAEMON_READY_TIMEOUT_MS, type DaemonInfo, type DaemonWorker } from './control-connection.ts'
-import {
-  endDaemon,
-  killGroup,
-  listenForExit,
-  type StartedWorker,
-  type WorkerExit,
-  WorkerRecords,
-} from './started-worker.ts'
+import { endDaemon, killGroup, type StartedWorker, type WorkerExit, WorkerRecords } from './started-worker.ts'
 import { type ReadyConnection, type ReadyWorker, ReadyWorkers } from './ready-workers.ts'
 import type { DaemonView, SocketHealth } from './runtime.ts'
 import type { PeerTrust } from './worker-socket.ts'
@@ -191,7 +184,7 @@ export class Daemon {
       kill: graceMs => {
         if (worker.exit === null) control.stop(id, graceMs)
       },
-      onExit: listener => listenForExit(worker, listener),
+      onExit: listener => worker.listen(listener),
     }
   }
 

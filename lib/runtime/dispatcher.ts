@@ -15,7 +15,7 @@ import { systemProcessors } from './growth.ts'
 import type { Runtime } from './runtime.ts'
 import { LoadTurns, type OlderSet } from './backlog.ts'
 import type { Worker } from './worker.ts'
-import { WorkerSet } from './worker-set.ts'
+import { type FunctionEvents, WorkerSet } from './worker-set.ts'
 import { isSameVersion } from '../core/versions.ts'
 
 /** As whom functions run, where that is not all the same. */
@@ -26,23 +26,11 @@ interface Tenancy {
   stampOf(fn: FunctionVersion): string
 }
 
-interface DispatcherOptions {
+interface DispatcherOptions extends FunctionEvents {
   clock: Clock
   /** The enabled runtimes; one may be added later. */
   runtimes: ReadonlyMap<RuntimeName, Runtime>
   tenancy: Tenancy | null
-  /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
-  changeOf?(fn: FunctionVersion): string | null
-  /** Output outside any call. */
-  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. Absent if it is not needed. */
-  onFiles?(fn: FunctionVersion, files: readonly string[]): void
-  /** A worker failed to load or ended by itself. */
-  onFailure(fn: FunctionVersion, error: GatewayError): void
-  /** A version cannot be loaded, and the previous one serves. */
-  onStandIn?(fn: FunctionVersion): void
-  /** A version is loaded after one that could not be. */
-  onFixed?(fn: FunctionVersion): void
   /** True loads changed functions at once, also those without a worker: in development mistakes are shown at the save. */
   loadsChanged?: boolean
 }
@@ -291,7 +279,7 @@ export class Dispatcher {
    * @param isFix - true when the version that it replaces could not be loaded
    */
   #makeSet(asked: FunctionVersion, older: OlderSet | null = null, isFix = false): WorkerSet {
-    const { runtimes, clock, onLog, onFailure, onFiles, onStandIn, onFixed, changeOf } = this.#options
+    const { runtimes } = this.#options
     if (this.#isClosing) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
     const runtime = runtimes.get(asked.runtime)
     if (runtime === undefined) throw new GatewayError('RUNTIME_DOWN', `runtime down: ${asked.runtime} is not enabled`)
@@ -301,8 +289,8 @@ export class Dispatcher {
     const current = this.#functions.get(asked.key)
     const fn = current ?? asked
     const set: WorkerSet = new WorkerSet({
+      ...this.#options,
       fn,
-      clock,
       // `max_workers` bounds the calls; each socket has its turn all the same.
       maxWorkers: Math.max(Math.min(maxWorkersOf(fn), runtime.maxWorkers), runtime.sockets?.count ?? 1),
       processors: this.#processors,
@@ -315,14 +303,8 @@ export class Dispatcher {
       loads: this.#loads,
       isRetired: current === undefined,
       isLent: () => this.#isLent(fn.key),
-      changeOf: () => changeOf?.(fn) ?? null,
       successor: () => this.#successorOf(fn.key),
       spawn: (owner, program) => runtime.spawn(owner, program),
-      onLog,
-      onFailure,
-      ...(onFiles && { onFiles }),
-      ...(onStandIn && { onStandIn }),
-      ...(onFixed && { onFixed }),
       onEmpty: () => {
         this.#leaving.delete(set)
         if (this.#leaving.size === 0) this.#emptied?.()

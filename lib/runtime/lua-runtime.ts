@@ -4,7 +4,6 @@ import { availableParallelism } from 'node:os'
 import { Worker as Thread } from 'node:worker_threads'
 import type { Settings } from '../config/settings.ts'
 import { copyOf, giveBack } from '../core/byte-pool.ts'
-import { GatewayError } from '../core/errors.ts'
 import { LUA_THREADS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import { runtimeFile } from './package-files.ts'
@@ -126,14 +125,16 @@ class LuaThread extends Worker {
     thread.on('message', (message: unknown[]) => this.#read(message))
     thread.on('error', error => this.#handleThreadError(error))
     thread.once('exit', () => this.#handleExit())
-    this.#loadTimer = set.clock.setTimeout(() => this.#handleSlowLoad(), WORKER_READY_TIMEOUT_MS)
+    this.#loadTimer = set.clock.setTimeout(() => this.handleSlowLoad(), WORKER_READY_TIMEOUT_MS)
     this.#flushSoon()
   }
 
+  /** True while it has no open call. */
   get isIdle(): boolean {
     return this.inflight.size === 0 && this.state === 'ready'
   }
 
+  /** True after it was asked to end, which takes a moment. */
   get isEnding(): boolean {
     return this.#isKilled
   }
@@ -244,15 +245,6 @@ class LuaThread extends Worker {
     else this.handleError(id, toRuntimeError(fields, this.set.fn))
   }
 
-  #handleSlowLoad(): void {
-    this.#loadTimer = null
-    this.handleLoadError(
-      new GatewayError('LOAD_FAILED', `function did not load within ${WORKER_READY_TIMEOUT_MS / 1000} s`, {
-        detail: { file: this.set.fn.entryPath, hint: 'move slow work out of the top level of the handler file' },
-      }),
-    )
-  }
-
   #handleThreadError(error: Error & { code?: string }): void {
     this.#reason ??= error.code === OUT_OF_MEMORY ? 'out of memory' : `thread failed: ${error.message}`
   }
@@ -283,13 +275,7 @@ const [TOTAL, THREADS, LIMIT, MEMORY_ITEMS] = [0, 1, 2, 3]
 const [OWN_KIB, PROGRESS_ITEMS] = [1, 2]
 
 /** The worker that a thread serves. */
-interface ThreadUser {
-  /** True while it has no open call. */
-  readonly isIdle: boolean
-  /** True after it was asked to end, which takes a moment. */
-  readonly isEnding: boolean
-  stop(): void
-}
+type ThreadUser = Pick<LuaThread, 'isIdle' | 'isEnding' | 'stop'>
 
 interface StartedThread {
   thread: Thread

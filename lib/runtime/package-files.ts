@@ -1,12 +1,12 @@
 /** Where the files of this package and of this process lie: daemons, and the private folder for sockets. Owner: §1, page runtime/daemon. */
 
 import { chmodSync, lstatSync, lutimesSync, mkdirSync, mkdtempSync, readdirSync } from 'node:fs'
-import net from 'node:net'
 import { tmpdir } from 'node:os'
 import { basename, isAbsolute, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { OwnFolder } from '../files/own-folder.ts'
 import { removeUserFolders, USERS_FOLDER } from './function-users.ts'
+import { isAnswered } from './worker-socket.ts'
 
 /** Longest socket path of every system, bytes (sockaddr_un), and what a file name in the folder may take of it. */
 const MAX_SOCKET_PATH_BYTES = 100
@@ -177,16 +177,4 @@ async function isDead(folder: OwnFolder, mtimeMs: number): Promise<boolean> {
   if (sockets.length === 0) return Date.now() - mtimeMs > EMPTY_FOLDER_AGE_MS
   const answers = await Promise.all(sockets.map(({ name }) => isAnswered(folder.pathOf(name))))
   return answers.every(answered => !answered)
-}
-
-function isAnswered(path: string): Promise<boolean> {
-  return new Promise(resolve => {
-    const socket = net.connect({ path })
-    const settle = (answered: boolean) => {
-      socket.destroy()
-      resolve(answered)
-    }
-    socket.once('connect', () => settle(true))
-    socket.once('error', () => settle(false))
-  })
 }

@@ -26,34 +26,10 @@ import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
 import { FLUSH_FRAMES } from './socket-worker.ts'
 import type { StartFacts } from './start-header.ts'
+import type { FunctionEvents } from './worker-set.ts'
 
-type RuntimeSettings = Pick<
-  Settings,
-  | 'functionsRoot'
-  | 'runtimes'
-  | 'runtimesExplicit'
-  | 'runtimeDaemons'
-  | 'runtimeSockets'
-  | 'runtimeSecret'
-  | 'runtimeTlsCaFile'
-  | 'binaries'
-  | 'production'
-  | 'workerMemoryMb'
-  | 'workerNice'
-  | 'luaMemoryMb'
-  | 'bodyMemoryMb'
-  | 'gatewayWorkers'
-  | 'gatewayWorkers'
-  | 'isolation'
-  | 'isolationFiles'
-  | 'isolationUids'
-  | 'functionProcesses'
-  | 'functionOpenFiles'
-  | 'functionTempMb'
->
-
-export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackDirs'> {
-  settings: RuntimeSettings
+export interface RuntimesOptions extends FunctionEvents, Pick<StartFacts, 'toContext' | 'toPackDirs'> {
+  settings: Settings
   clock: Clock
   /** Environment of this process; a daemon gets a few variables of it. */
   hostEnv: Readonly<Record<string, string | undefined>>
@@ -63,17 +39,6 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   preparerOf?(name: RuntimeName): Preparer | null
   /** Runs a program to its end, while nobody waits for it; never rejects. Absent: nothing is compiled ahead. */
   runAside?(run: AsideRun): Promise<void>
-  /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
-  changeOf?(fn: FunctionVersion): string | null
-  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. Absent if it is not needed. */
-  onFiles?(fn: FunctionVersion, files: readonly string[]): void
-  /** A worker failed to load or ended by itself. */
-  onFailure(fn: FunctionVersion, error: GatewayError): void
-  /** A version cannot be loaded, and the previous one serves. */
-  onStandIn?(fn: FunctionVersion): void
-  /** A version is loaded after one that could not be. */
-  onFixed?(fn: FunctionVersion): void
   /** True loads changed functions at once: mistakes are shown at the save. */
   loadsChanged?: boolean
   onEvent(event: DaemonEvent): void
@@ -201,7 +166,7 @@ export class Runtimes {
     })
   }
 
-  #createTempQuota({ functionTempMb: limitMb }: RuntimeSettings): TempQuota | null {
+  #createTempQuota({ functionTempMb: limitMb }: Settings): TempQuota | null {
     const { clock, onEvent, inspect } = this.#options
     const users = this.#users
     if (users === null || limitMb === null || inspect === true) return null
@@ -219,7 +184,7 @@ export class Runtimes {
     })
   }
 
-  #createUsers(settings: RuntimeSettings): FunctionUsers {
+  #createUsers(settings: Settings): FunctionUsers {
     const { isolationUids, isolationFiles, functionsRoot } = settings
     return new FunctionUsers({
       range: toUsers(isolationUids).functions,

@@ -172,13 +172,7 @@ export class SocketWorker extends Worker {
       this.#isRead = false
     })
     socket.on('close', () => this.#handleSocketClose())
-    this.#lifeTimer = this.set.clock.setTimeout(() => {
-      this.handleLoadError(
-        new GatewayError('LOAD_FAILED', `function did not load within ${WORKER_READY_TIMEOUT_MS / 1000} s`, {
-          detail: { file: this.set.fn.entryFile, hint: 'move slow work out of the top level of the handler file' },
-        }),
-      )
-    }, WORKER_READY_TIMEOUT_MS)
+    this.#lifeTimer = this.set.clock.setTimeout(() => this.handleSlowLoad(), WORKER_READY_TIMEOUT_MS)
     if (!needsProof(started.uri, started.trust)) this.#open()
   }
 

@@ -43,17 +43,38 @@ export interface WorkerSource {
 /** Ends kept while starts are open: more are no daemon's that works. */
 const MAX_EARLY_EXITS = 64
 
-type WorkerFacts = Pick<WorkerRecord, 'key' | 'pid' | 'uid'>
-
-export interface WorkerRecord {
+interface WorkerFacts {
   /** Of its function, as its start was asked for. */
   key: string
   pid: number
   /** User of its handler, null for the daemon's. */
   uid: number | null
-  exit: WorkerExit | null
-  listeners: ((exit: WorkerExit) => void)[]
 }
+
+/** How a worker ended, for its listeners. */
+export class WorkerEnd {
+  /** Null while it lives. */
+  exit: WorkerExit | null
+  readonly #listeners: ((exit: WorkerExit) => void)[] = []
+
+  constructor(exit: WorkerExit | null = null) {
+    this.exit = exit
+  }
+
+  /** Also reports an earlier exit; never from inside the call, because the caller has not finished its set-up. */
+  listen(listener: (exit: WorkerExit) => void): void {
+    const { exit } = this
+    if (exit !== null) queueMicrotask(() => listener(exit))
+    else this.#listeners.push(listener)
+  }
+
+  settle(exit: WorkerExit): void {
+    this.exit = exit
+    for (const listener of this.#listeners.splice(0)) listener(exit)
+  }
+}
+
+export type WorkerRecord = WorkerFacts & WorkerEnd
 
 export class WorkerRecords {
   /** Workers that have not ended, by id. */
@@ -84,7 +105,7 @@ export class WorkerRecords {
     this.#earlyExits.delete(id)
     const record = this.#live.get(id)
     if (record !== undefined) return Object.assign(record, facts)
-    const made: WorkerRecord = { ...facts, exit, listeners: [] }
+    const made: WorkerRecord = Object.assign(new WorkerEnd(exit), facts)
     if (exit === null) this.#live.set(id, made)
     return made
   }
@@ -98,8 +119,7 @@ export class WorkerRecords {
       return
     }
     this.#live.delete(id)
-    record.exit = exit
-    for (const listener of record.listeners.splice(0)) listener(exit)
+    record.settle(exit)
   }
 
   /** @param kill - called for each before its exit is reported */
@@ -109,12 +129,6 @@ export class WorkerRecords {
       this.end(id, exit)
     }
   }
-}
-
-/** Also reports an earlier exit; never from inside the call, because the caller has not finished its set-up. */
-export function listenForExit({ exit, listeners }: WorkerRecord, listener: (exit: WorkerExit) => void): void {
-  if (exit !== null) queueMicrotask(() => listener(exit))
-  else listeners.push(listener)
 }
 
 // The end of a process of this machine that leads a group.

@@ -76,7 +76,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#idle = new IdleWorkers({ ...options, workers: this.workers, minWarm: () => this.#minWarm })
     this.#loadRetry = new LoadRetry({
       clock: options.clock,
-      changeOf: options.changeOf ?? (() => null),
+      changeOf: () => options.changeOf?.(options.fn) ?? null,
       onDue: () => this.#handleSettled(),
     })
     this.#preparation = new Preparation({
@@ -576,9 +576,23 @@ class SocketTurns {
   }
 }
 
-// Options of the workers of one function version.
+/** Reports of the workers of functions, and a question about a function's files. */
+export interface FunctionEvents {
+  /** Differences between a function's files on disk and as discovered, as text; null if none. */
+  changeOf?(fn: FunctionVersion): string | null
+  /** Output outside any call. */
+  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
+  /** A worker loaded these source files: full real paths. */
+  onFiles?(fn: FunctionVersion, files: readonly string[]): void
+  /** A worker failed to load or ended by itself. */
+  onFailure(fn: FunctionVersion, error: GatewayError): void
+  /** A version cannot be loaded, and the previous one serves. */
+  onStandIn?(fn: FunctionVersion): void
+  /** A version is loaded after one that could not be. */
+  onFixed?(fn: FunctionVersion): void
+}
 
-interface WorkerSetOptions {
+interface WorkerSetOptions extends FunctionEvents {
   fn: FunctionVersion
   clock: Clock
   /** Most workers at once. */
@@ -600,24 +614,12 @@ interface WorkerSetOptions {
   isRetired?: boolean
   /** True while another process calls workers of the function: one stays here, to serve when a newer version cannot be loaded. */
   isLent?(): boolean
-  /** Differences between the function's files on disk and as discovered, as text; null if none. */
-  changeOf?(): string | null
   /** The set that is in force, for one that is not any more; null when there is none. */
   successor?(): { dispatch(call: RuntimeCall): void } | null
   /** Bounds how many functions load at once when no call waits for them. Absent: nothing bounds them. */
   loads?: LoadTurns
   /** Makes a worker in state `starting`; `program` is what was prepared. */
   spawn(set: WorkerOwner, program: string | null): Worker
-  /** Output outside any call. */
-  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. Absent if it is not needed. */
-  onFiles?(fn: FunctionVersion, files: readonly string[]): void
-  /** A worker failed to load or ended by itself. */
-  onFailure(fn: FunctionVersion, error: GatewayError): void
-  /** A version cannot be loaded, and the previous one serves. */
-  onStandIn?(fn: FunctionVersion): void
-  /** A version is loaded after one that could not be. */
-  onFixed?(fn: FunctionVersion): void
   /** A retired set has no workers left. */
   onEmpty(): void
 }

@@ -146,6 +146,19 @@ export function dial(uri: string, { ca }: PeerTrust, onread?: OnRead): net.Socke
   return socket
 }
 
+/** True when a process answers at a unix socket. */
+export function isAnswered(path: string): Promise<boolean> {
+  return new Promise(resolve => {
+    const probe = net.connect({ path })
+    const settle = (answered: boolean): void => {
+      probe.destroy()
+      resolve(answered)
+    }
+    probe.once('connect', () => settle(true))
+    probe.once('error', () => settle(false))
+  })
+}
+
 /** Channel binding of a proof, so that a proxy cannot relay it; '' without TLS. */
 export function toBinding(socket: net.Socket): string {
   if (!(socket instanceof tls.TLSSocket)) return ''

@@ -30,8 +30,33 @@ interface WorkerEnd {
   unheard?: boolean
 }
 
-/** What a worker needs of the set it belongs to. */
-export type WorkerOwner = OwnerOf<Worker>
+/** The set that a worker belongs to, as the worker sees it. */
+export interface WorkerOwner {
+  readonly fn: FunctionVersion
+  readonly clock: Clock
+  /** Answers of all workers so far. */
+  answers: number
+  /** How many workers the function has at a socket. */
+  readonly loadOf: (socketIndex: number) => number
+  /** Output outside any call. */
+  onLog(stream: 'stdout' | 'stderr', text: string): void
+  /** A worker loaded these source files: full real paths. */
+  onFiles(files: readonly string[]): void
+  /** The worker takes nothing more. */
+  forget(worker: Worker): void
+  /** A call came to its end: the function works. */
+  handleSuccess(): void
+  /** The worker may have room for another call. */
+  handleRoom(worker: Worker, now: number): void
+  /** A client left a call, and its place may be needed. */
+  handleAbandoned(): void
+  /** The function cannot be loaded. @param unbegun - calls that came with the start: none of their code ran */
+  handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void
+  /** @param unbegun - calls that certainly were not begun, and may go to another worker */
+  handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void
+  /** No worker could be started at all (daemon down). */
+  handleStartFailure(worker: Worker, error: GatewayError): void
+}
 
 /**
  * One worker as the set sees it. A subclass moves bytes or messages: it implements the `send*` methods and `end*`
@@ -289,6 +314,15 @@ export abstract class Worker implements CallHost {
     else this.set.onLog(stream, text)
   }
 
+  /** It did not load its function within WORKER_READY_TIMEOUT_MS. */
+  handleSlowLoad(): void {
+    this.handleLoadError(
+      new GatewayError('LOAD_FAILED', `function did not load within ${WORKER_READY_TIMEOUT_MS / 1000} s`, {
+        detail: { file: this.set.fn.entryFile, hint: 'move slow work out of the top level of the handler file' },
+      }),
+    )
+  }
+
   /** The function cannot be loaded: the worker is useless, and so is starting another one right away. */
   handleLoadError(error: GatewayError): void {
     if (this.state === 'dead') return
@@ -440,36 +474,6 @@ class DeadlineTimer {
     this.#timer = null
     this.#onDue()
   }
-}
-
-// Interface between a worker and the set it belongs to.
-
-/** Parts of the set that workers of one kind need. */
-interface OwnerOf<Worker> {
-  readonly fn: FunctionVersion
-  readonly clock: Clock
-  /** Answers of all workers so far. */
-  answers: number
-  /** How many workers the function has at a socket. */
-  readonly loadOf: (socketIndex: number) => number
-  /** Output outside any call. */
-  onLog(stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. */
-  onFiles(files: readonly string[]): void
-  /** The worker takes nothing more. */
-  forget(worker: Worker): void
-  /** A call came to its end: the function works. */
-  handleSuccess(): void
-  /** The worker may have room for another call. */
-  handleRoom(worker: Worker, now: number): void
-  /** A client left a call, and its place may be needed. */
-  handleAbandoned(): void
-  /** The function cannot be loaded. @param unbegun - calls that came with the start: none of their code ran */
-  handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void
-  /** @param unbegun - calls that certainly were not begun, and may go to another worker */
-  handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void
-  /** No worker could be started at all (daemon down). */
-  handleStartFailure(worker: Worker, error: GatewayError): void
 }
 
 // How quick the calls of a one-at-a-time worker are, and so how many it may have open: the first runs, the others lie

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { Admission, type AdmissionCall, type FunctionSlots } from '../../lib/invocation/admission.ts'
+import { Admission, type AdmissionCall } from '../../lib/invocation/admission.ts'
 import { Leases, type Lessee } from '../../lib/processes/leases.ts'
 import type { ToAcceptor } from '../../lib/processes/link.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -10,7 +10,7 @@ import { makeFn } from '../helpers/fn.ts'
 class FakeCall implements AdmissionCall {
   readonly fn: FunctionVersion
   phase: AdmissionCall['phase'] = 'new'
-  slots: FunctionSlots | null = null
+  slots: object | null = null
   queuePrevious: AdmissionCall | null = null
   queueNext: AdmissionCall | null = null
   queueTimer: NodeJS.Timeout | null = null
