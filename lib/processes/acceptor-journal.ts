@@ -1,7 +1,7 @@
 /** What an acceptor has to say: the first process writes it down and tells its listeners. Owner: page processes/processes. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
 import { isRuntimeName, toFunctionKey } from '../core/identity.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
@@ -39,17 +39,18 @@ export class AcceptorJournal {
   #bytes = 0
   /** Of which no lines were made yet. */
   readonly #records: RequestRecord[] = []
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
 
   constructor(options: AcceptorJournalOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock)
   }
 
   /** Written here, so that the first process has only to copy it: most of what a line costs is making it. */
   readonly request = (record: RequestRecord): void => {
     this.#records.push(record)
     if (this.#records.length >= MANY_RECORDS) this.#write()
-    this.#timer ??= this.#options.clock.setTimeout(() => this.flush(), WAIT_MS)
+    if (!this.#timer.isSet) this.#timer.set(WAIT_MS, () => this.flush())
   }
 
   callFailed({ fn, id, trace, method, path }: FailedCall, error: GatewayError): void {
@@ -74,8 +75,7 @@ export class AcceptorJournal {
   }
 
   flush(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
     this.#write()
     this.#send()
   }

@@ -28,7 +28,7 @@ import { AcceptorJournal } from './acceptor-journal.ts'
 import { AcceptorLeases, RemoteWorkers } from './acceptor-leases.ts'
 import { CallRelay } from './call-relay.ts'
 import { ControlRelay } from './control-relay.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { AdoptMessage, FromAcceptor, LeaseMessage, Link, ToAcceptor, WorkerMessage } from './link.ts'
 
@@ -67,7 +67,7 @@ export class Acceptor {
   #servers: HttpServer[] = []
   #catalog: PublicCatalog | null = null
   #functions: AdoptMessage['discovery']['byKey'] = new Map()
-  #timer: NodeJS.Timeout | null = null
+  readonly #countTimer: Timer
   #lastId = 0
   /** Open ones as they were told last. */
   #connections = 0
@@ -77,6 +77,7 @@ export class Acceptor {
   constructor(options: AcceptorOptions) {
     this.#options = options
     const { clock, begin, link, tell } = options
+    this.#countTimer = new Timer(clock, true)
     const { settings } = begin
     const nextId = (): number => {
       // Ids are 32 bits on the line, and 0 is nobody's.
@@ -196,7 +197,7 @@ export class Acceptor {
     await Promise.all(this.#servers.map(server => server.close(left())))
     await this.#edge.close(left())
     this.#leases.close()
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    this.#countTimer.clear()
     this.#journal.flush()
     this.count()
   }
@@ -244,12 +245,11 @@ export class Acceptor {
   }
 
   #planCount(): void {
-    this.#timer = this.#options.clock.setTimeout(() => {
+    this.#countTimer.set(COUNT_MS, () => {
       this.count()
       this.#leases.look()
       this.#planCount()
-    }, COUNT_MS)
-    this.#timer.unref?.()
+    })
   }
 }
 

@@ -16,7 +16,7 @@ import { type CallHost, RuntimeCall } from '../runtime/call.ts'
 import type { Dispatcher } from '../runtime/dispatcher.ts'
 import { isStreamHead } from '../runtime/socket-worker.ts'
 import { KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
-import { ControlDoor } from './control-relay.ts'
+import { ControlCall } from './control-relay.ts'
 import {
   cutCall,
   fromErrorHeader,
@@ -207,8 +207,10 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
     this.#onOver(this.#line)
   }
 
-  grant(bytes: number): void {
-    this.host?.grant(this, bytes)
+  handleFrame(kind: Kind, header: string): void {
+    if (kind === KIND.cancel) this.abandon()
+    else if (kind === KIND.more) this.host?.grant(this, Number(parseHeader(header).bytes) || 0)
+    else if (kind === KIND.end) this.leave()
   }
 
   override onReply(header: string, body: Buffer, stream: boolean): void {
@@ -296,34 +298,34 @@ export interface AcceptorDoorDeps extends RelayedDeps {
 export class AcceptorDoor {
   readonly #deps: AcceptorDoorDeps
   readonly #link: Pick<Link, 'send' | 'sendPiece'>
-  readonly #control: ControlDoor
-  readonly #calls = new Map<number, RelayedCall>()
+  readonly #open = new Map<number, RelayedCall | ControlCall>()
   readonly #forget = (id: number): void => {
-    this.#calls.delete(id)
+    this.#open.delete(id)
   }
 
   constructor(deps: AcceptorDoorDeps, link: Pick<Link, 'send' | 'sendPiece'>) {
     this.#deps = deps
     this.#link = link
-    this.#control = new ControlDoor(deps.control, link)
   }
 
-  /** Calls of the acceptor that are open here. */
+  /** Calls and requests of the acceptor that are open here. */
   get open(): number {
-    return this.#calls.size
+    return this.#open.size
   }
 
   /** @throws Error for what no acceptor of ours sends */
   handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
     if (kind === KIND.call) this.#begin(id, header, body)
-    else if (kind === KIND.start) this.#control.begin(id, header)
-    else if (!this.#control.handleFrame(kind, id, header, body)) this.#handleCallFrame(kind, id, header)
+    else if (kind === KIND.start) {
+      const call = new ControlCall(this.#link, id, header, this.#forget)
+      this.#open.set(id, call)
+      call.run(this.#deps.control)
+    } else this.#open.get(id)?.handleFrame(kind, header, body)
   }
 
   /** The acceptor is gone: nobody waits for its calls. */
   close(): void {
-    this.#control.close()
-    for (const call of [...this.#calls.values()]) call.abandon()
+    for (const call of [...this.#open.values()]) call.abandon()
   }
 
   #begin(id: number, header: string, body: Buffer): void {
@@ -336,15 +338,7 @@ export class AcceptorDoor {
     const call = new RelayedCall(fn, this.#deps, this.#link, id, event, this.#forget)
     // It may wait for a slot, and what was read is valid during this call only.
     if (body.length > 0) call.body = Buffer.from(body)
-    this.#calls.set(id, call)
+    this.#open.set(id, call)
     call.start()
-  }
-
-  #handleCallFrame(kind: Kind, id: number, header: string): void {
-    const call = this.#calls.get(id)
-    if (call === undefined) return
-    if (kind === KIND.cancel) call.abandon()
-    else if (kind === KIND.more) call.grant(Number(parseHeader(header).bytes) || 0)
-    else if (kind === KIND.end) call.leave()
   }
 }

@@ -10,7 +10,7 @@
 import type { Settings } from '../config/settings.ts'
 import type { EndpointPath } from '../control/control-plane.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { backoffDelay, type Clock } from '../core/clock.ts'
+import { backoffDelay, type Clock, Timer } from '../core/clock.ts'
 import type { Lifecycle } from '../core/transitions.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
@@ -65,7 +65,7 @@ interface ProcessesOptions {
 /** A place that an acceptor has: the acceptor of now, or the time until the next. */
 interface Place {
   acceptor: AcceptorProcess | null
-  timer: NodeJS.Timeout | null
+  readonly timer: Timer
   failures: number
   /** Monotonic ms. */
   startedAt: number
@@ -81,16 +81,17 @@ export class Processes {
   #tree: AdoptMessage | null = null
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
   readonly #gone = new Map<string, FunctionVersion>()
-  #balanceTimer: NodeJS.Timeout | null = null
+  readonly #balanceTimer: Timer
   #isOpen = false
   #isClosing = false
   #isDraining = false
 
   constructor(options: ProcessesOptions) {
     this.#options = options
+    this.#balanceTimer = new Timer(options.clock, true)
     this.#places = Array.from({ length: options.count }, () => ({
       acceptor: null,
-      timer: null,
+      timer: new Timer(options.clock, true),
       failures: 0,
       startedAt: 0,
       connections: 0,
@@ -161,10 +162,10 @@ export class Processes {
     this.#isClosing = true
     this.#options.journal.events.onChange = null
     this.#leases.close()
-    if (this.#balanceTimer !== null) this.#options.clock.clearTimeout(this.#balanceTimer)
+    this.#balanceTimer.clear()
     await Promise.all(
       this.#places.map(({ acceptor, timer }) => {
-        if (timer !== null) this.#options.clock.clearTimeout(timer)
+        timer.clear()
         return acceptor?.close(timeoutMs)
       }),
     )
@@ -172,7 +173,6 @@ export class Processes {
 
   #start(place: Place): void {
     const { clock, settings, controlPaths, entry, door, journal, addresses } = this.#options
-    place.timer = null
     place.startedAt = clock.monotonic()
     const acceptor = new AcceptorProcess({
       clock,
@@ -280,17 +280,15 @@ export class Processes {
       'warn',
       `a gateway process is gone (${reason ?? 'it was asked to end'}): another one follows in ${delay} ms`,
     )
-    place.timer = clock.setTimeout(() => this.#start(place), delay)
-    place.timer.unref?.()
+    place.timer.set(delay, () => this.#start(place))
   }
 
   /** Now and then, who has far more connections than the others lets some go. */
   #planBalance(): void {
-    this.#balanceTimer = this.#options.clock.setTimeout(() => {
+    this.#balanceTimer.set(BALANCE_MS, () => {
       this.#balance()
       this.#planBalance()
-    }, BALANCE_MS)
-    this.#balanceTimer.unref?.()
+    })
   }
 
   #balance(): void {

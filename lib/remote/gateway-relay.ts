@@ -4,7 +4,7 @@
  */
 
 import net from 'node:net'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer, within } from '../core/clock.ts'
 import { PROTOCOL_VERSION } from '../core/limits.ts'
 import type { FolderContent } from '../files/folder-content.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
@@ -44,13 +44,14 @@ export class GatewayRelay {
   readonly #local: net.Socket
   /** Process (and group) by worker; 0 where the daemon process tells none. */
   readonly #workers = new Map<string, number>()
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #heardAt: number
   #isOver = false
 
   constructor(options: GatewayRelayOptions) {
     this.#options = options
     const { peer, uri, clock } = options
+    this.#timer = new Timer(clock, true)
     this.#remote = peer.socket
     this.#local = net.connect({ path: uri.slice('unix:'.length) })
     this.#heardAt = clock.monotonic()
@@ -75,7 +76,7 @@ export class GatewayRelay {
     if (this.#isOver) return
     this.#isOver = true
     const { clock, onWorker, onClose } = this.#options
-    if (this.#timer !== null) clock.clearTimeout(this.#timer)
+    this.#timer.clear()
     for (const worker of this.#workers.keys()) onWorker(worker, null)
     this.#local.destroy()
     const frame = encodeFrame(KIND.error, 0, JSON.stringify({ code: 'start', message: reason }), null)
@@ -108,8 +109,7 @@ export class GatewayRelay {
       this.close(`nothing was heard for ${SILENCE_MS / 1000} s`)
       return
     }
-    this.#timer = clock.setTimeout(() => this.#watch(), left)
-    this.#timer.unref?.()
+    this.#timer.set(left, () => this.#watch())
   }
 
   #handleRemote(kind: Kind, id: number, header: string, body: Buffer): void {
@@ -166,12 +166,7 @@ export class GatewayRelay {
 
   async #tellReady(header: Header): Promise<void> {
     const { clock, content } = this.#options
-    let timer: NodeJS.Timeout | null = null
-    const late = new Promise<null>(resolve => {
-      timer = clock.setTimeout(() => resolve(null), CONTENT_WAIT_MS)
-    })
-    const found = await Promise.race([content(), late])
-    if (timer !== null) clock.clearTimeout(timer)
+    const found = await within(clock, CONTENT_WAIT_MS, content())
     this.#send(KIND.ready, 0, JSON.stringify(found === null ? header : { ...header, content: found }), null)
   }
 

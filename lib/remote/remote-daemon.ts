@@ -11,7 +11,7 @@ import tls from 'node:tls'
 import { isLoopback } from '../config/setting-checks.ts'
 import type { Settings } from '../config/settings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, within } from '../core/clock.ts'
 import { type GatewayError, toGatewayError } from '../core/errors.ts'
 import { Descriptors } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
@@ -344,18 +344,15 @@ export class StartPreparer {
     const { preparer, clock } = this.#options
     if (preparer === null) return null
     const fn = await this.#find(key, entry)
-    let timer: NodeJS.Timeout | null = null
-    const late = new Promise<never>((_, reject) => {
-      const tell = (): void => reject(new Error(`${preparer.toStep(fn)}; it goes on in the background`))
-      timer = clock.setTimeout(tell, PREPARE_WAIT_MS)
-    })
-    try {
-      return await Promise.race([preparer.prepare(fn), late])
-    } catch (error) {
-      throw error instanceof Error && 'detail' in error ? new Error(toText(toGatewayError(error))) : error
-    } finally {
-      if (timer !== null) clock.clearTimeout(timer)
-    }
+    const work = preparer.prepare(fn).then(
+      program => ({ program }),
+      error => {
+        throw error instanceof Error && 'detail' in error ? new Error(toText(toGatewayError(error))) : error
+      },
+    )
+    const prepared = await within(clock, PREPARE_WAIT_MS, work)
+    if (prepared === null) throw new Error(`${preparer.toStep(fn)}; it goes on in the background`)
+    return prepared.program
   }
 
   async #find(key: string, entry: string): Promise<FunctionVersion> {

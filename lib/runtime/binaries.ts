@@ -2,7 +2,7 @@
 
 import { spawnSync } from 'node:child_process'
 import { accessSync, constants, existsSync, statSync } from 'node:fs'
-import { delimiter, isAbsolute, join, resolve } from 'node:path'
+import { delimiter, join, resolve } from 'node:path'
 import type { RuntimeName } from '../core/identity.ts'
 
 interface ProgramInfo {
@@ -55,12 +55,9 @@ export function findProgram(
 ): Program {
   const info = PROGRAMS[runtime]
   if (info === undefined) return { path: process.execPath, problem: null }
-  const configured = binaries[info.tool]
-  if (configured !== undefined && configured !== '') {
-    const path =
-      isAbsolute(configured) || configured.includes('/')
-        ? toExecutable(resolve(configured))
-        : findOnPath(configured, pathText)
+  const configured = binaries[info.tool] ?? ''
+  if (configured !== '') {
+    const path = findTool({ tool: info.tool, binaries, path: pathText })
     if (path !== null) return { path, problem: null }
     return { path: null, problem: `${info.setting} is ${configured}, which is no program that can be run` }
   }

@@ -1,7 +1,7 @@
 /** TypeScript functions compiled while nobody waits, by a program of its own. Owner: page runtime/compile-ahead. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 
 /** Milliseconds without a reload before it begins: starts, first calls after them and answers after a save come first. */
 export const QUIET_MS = 100
@@ -26,11 +26,12 @@ export class CompileAhead {
   /** Full paths of entry files to compile, in order. */
   readonly #waiting = new Set<string>()
   readonly #abort = new AbortController()
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #running: Promise<void> | null = null
 
   constructor(options: CompileAheadOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock, true)
   }
 
   /** Takes over a new catalog's functions: those that are new or changed are compiled once it is quiet. */
@@ -52,24 +53,16 @@ export class CompileAhead {
   async close(): Promise<void> {
     this.#abort.abort()
     this.#waiting.clear()
-    this.#stopTimer()
+    this.#timer.clear()
     await this.#running
   }
 
   #plan(): void {
-    this.#stopTimer()
-    if (this.#waiting.size === 0 || this.#running !== null) return
-    this.#timer = this.#options.clock.setTimeout(() => this.#run(), QUIET_MS)
-    this.#timer.unref?.()
-  }
-
-  #stopTimer(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    if (this.#waiting.size === 0) this.#timer.clear()
+    else if (this.#running === null) this.#timer.set(QUIET_MS, () => this.#run())
   }
 
   #run(): void {
-    this.#timer = null
     const next = () => {
       this.#running = null
       this.#plan()

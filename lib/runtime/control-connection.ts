@@ -1,10 +1,9 @@
 /** The control connection to one daemon. Owner: §1, pages runtime/daemon and runtime/wire-protocol. */
 
 import type net from 'node:net'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { PROTOCOL_VERSION } from '../core/limits.ts'
-import { dial, needsProof, NO_TRUST, type PeerTrust, toBinding } from './worker-socket.ts'
-import { GatewayGreeting, GreetingError } from './greeting.ts'
+import { connectPeer, needsProof, NO_TRUST, type PeerTrust } from './worker-socket.ts'
 import type { WorkerExit } from './started-worker.ts'
 import type { OfferedWorker } from './ready-workers.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
@@ -16,6 +15,8 @@ const START_TIMEOUT_MS = 15_000
 /** Milliseconds between health pings of a daemon, and pings in a row without any answer after which it counts as lost. */
 const PING_INTERVAL_MS = 2000
 const PING_MISSES = 4
+/** Bytes of one read: frames of a control connection are few and small. */
+const READ_BYTES = 16 * 1024
 /** Bytes that may wait for a daemon to read before what it asks for is not answered any more. */
 const MAX_WAITING_BYTES = 64 * 1024
 
@@ -59,43 +60,36 @@ export class ControlConnection {
   readonly #clock: Clock
   readonly #events: ControlEvents
   readonly #socket: net.Socket
+  readonly #reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body))
   readonly #starts = new Map<number, PendingStart>()
   #nextId = 0
   #isReady = false
   #isOver = false
   #misses = 0
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #problem: string | null = null
-  /** Null once both sides have proved themselves, and where nobody has to. */
-  #greeting: GatewayGreeting | null = null
 
   constructor(uri: string, clock: Clock, events: ControlEvents, trust: PeerTrust = NO_TRUST) {
     this.#uri = uri
     this.#clock = clock
     this.#events = events
-    const reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body))
-    this.#socket = dial(uri, trust)
-    this.#socket.on('data', chunk => {
-      if (this.#isOver) return
-      try {
-        const rest = this.#greeting === null ? chunk : this.#greet(this.#greeting, chunk)
-        if (rest !== null) reader.push(rest)
-      } catch (error) {
-        const { message } = error as Error
-        this.#lose(error instanceof GreetingError ? message : `protocol error: ${message}`)
-      }
+    this.#timer = new Timer(clock, true)
+    const bytes = Buffer.allocUnsafeSlow(READ_BYTES)
+    this.#socket = connectPeer(uri, trust, {
+      toReadInto: () => bytes,
+      onRead: length => this.#read(bytes.subarray(0, length)),
+      onProven: rest => {
+        this.#sendHello()
+        this.#read(rest)
+      },
+      onProblem: text => this.#lose(text),
     })
     this.#socket.on('error', error => {
       this.#problem ??= error.message
     })
     this.#socket.on('close', () => this.#lose(this.#problem ?? 'connection closed'))
-    const { secret } = trust
-    if (secret === null || !needsProof(uri, trust)) this.#sendHello()
-    else {
-      const send = (frame: Buffer): void => void this.#socket.write(frame)
-      this.#greeting = new GatewayGreeting({ secret, send, binding: () => toBinding(this.#socket) })
-    }
-    this.#arm(DAEMON_READY_TIMEOUT_MS, () =>
+    if (!needsProof(uri, trust)) this.#sendHello()
+    this.#timer.set(DAEMON_READY_TIMEOUT_MS, () =>
       this.#lose(`no answer to hello within ${DAEMON_READY_TIMEOUT_MS / 1000} s`),
     )
   }
@@ -131,13 +125,13 @@ export class ControlConnection {
     this.#finish('connection closed')
   }
 
-  /** @returns what follows the greeting, null while it goes on */
-  #greet(greeting: GatewayGreeting, chunk: Buffer): Buffer | null {
-    const rest = greeting.push(chunk)
-    if (rest === null) return null
-    this.#greeting = null
-    this.#sendHello()
-    return rest
+  #read(bytes: Buffer): boolean {
+    try {
+      if (!this.#isOver) this.#reader.push(bytes)
+    } catch (error) {
+      this.#lose(`protocol error: ${(error as Error).message}`)
+    }
+    return true
   }
 
   #sendHello(): void {
@@ -209,7 +203,6 @@ export class ControlConnection {
   #handleReady(header: Record<string, unknown>): void {
     if (this.#isReady) return
     this.#isReady = true
-    this.#clearTimer()
     this.#ping()
     this.#events.onReady({
       runtime: String(header.runtime ?? ''),
@@ -220,7 +213,7 @@ export class ControlConnection {
   }
 
   #ping(): void {
-    this.#arm(PING_INTERVAL_MS, () => {
+    this.#timer.set(PING_INTERVAL_MS, () => {
       if (this.#misses >= PING_MISSES) {
         this.#lose(`no answer for ${(PING_INTERVAL_MS * PING_MISSES) / 1000} s`)
         return
@@ -244,19 +237,9 @@ export class ControlConnection {
   #finish(reason: string): void {
     if (this.#isOver) return
     this.#isOver = true
-    this.#clearTimer()
+    this.#timer.clear()
     this.#socket.destroy()
     for (const id of [...this.#starts.keys()]) this.#takeStart(id)?.reject(new Error(reason))
-  }
-
-  #arm(ms: number, act: () => void): void {
-    this.#timer = this.#clock.setTimeout(act, ms)
-    this.#timer.unref?.()
-  }
-
-  #clearTimer(): void {
-    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
-    this.#timer = null
   }
 }
 

@@ -7,7 +7,7 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
-import { backoffDelay, type Clock } from '../core/clock.ts'
+import { backoffDelay, type Clock, Timer } from '../core/clock.ts'
 import { lowerPriority } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { killGroupAsUser } from '../files/user-signals.ts'
@@ -51,7 +51,7 @@ export class Daemon {
   #control: ControlConnection | null = null
   /** A connection that is not ready yet. */
   #dialled: ControlConnection | null = null
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #failures = 0
   #upSince = 0
   #timesUp = 0
@@ -65,6 +65,7 @@ export class Daemon {
 
   constructor(options: DaemonOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock)
     this.index = options.index
     this.uri = options.externalUri ?? ''
   }
@@ -130,7 +131,7 @@ export class Daemon {
   /** Ends the daemon with its workers. */
   async close(): Promise<void> {
     if (this.state === 'closed') return
-    this.#clearTimer()
+    this.#timer.clear()
     this.#set('closed', 'closed')
     const child = this.#child
     this.#control?.close()
@@ -190,7 +191,7 @@ export class Daemon {
 
   #attempt(): void {
     const options = this.#options
-    this.#clearTimer()
+    this.#timer.clear()
     this.#lastLine = ''
     this.#attemptAt = options.clock.monotonic()
     const isBack = options.externalUri !== null && this.#lastFailure !== ''
@@ -247,7 +248,7 @@ export class Daemon {
         killGroup(child.pid)
         return
       }
-      this.#timer = clock.setTimeout(() => this.#connect(retry), CONNECT_RETRY_MS)
+      this.#timer.set(CONNECT_RETRY_MS, () => this.#connect(retry))
     }
     this.#connect(retry)
   }
@@ -292,7 +293,7 @@ export class Daemon {
       else killGroup(this.#child.pid)
       return
     }
-    this.#clearTimer()
+    this.#timer.clear()
     this.#control = control
     this.#trouble = null
     this.info = info
@@ -363,7 +364,7 @@ export class Daemon {
     // One line for a daemon that fails again and again for the same cause.
     if (this.#lastFailure !== reason) this.#emit('down', reason)
     this.#lastFailure = reason
-    this.#timer = clock.setTimeout(() => this.#attempt(), delay)
+    this.#timer.set(delay, () => this.#attempt())
   }
 
   #note(text: string, isError: boolean): void {
@@ -384,11 +385,6 @@ export class Daemon {
 
   #removeSocket(): void {
     if (this.#options.externalUri === null && this.uri !== '') rmSync(this.uri.slice('unix:'.length), { force: true })
-  }
-
-  #clearTimer(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
   }
 }
 

@@ -329,19 +329,12 @@ export function makeUserFolder(folder: OwnFolder, uid: number): void {
   folder.make()
   chmodSync(dirname(folder.path), 0o711)
   const temporary = folder.below(TEMPORARY)
-  if (isRoot()) {
-    temporary.make()
-    for (const { path } of [temporary, folder]) {
-      chmodSync(path, 0o700)
-      chownSync(path, uid, uid)
-    }
-    return
-  }
-  // Nobody but root gives files away: they stay the gateway's, and the user has them by its group.
   temporary.make()
+  // Only root gives files away: those of another gateway stay its own, and the user has them by its group.
+  const isRoot = process.geteuid?.() === 0
   for (const { path } of [temporary, folder]) {
-    chownSync(path, -1, uid)
-    chmodSync(path, 0o770)
+    chownSync(path, isRoot ? uid : -1, uid)
+    chmodSync(path, isRoot ? 0o700 : 0o770)
   }
 }
 
@@ -352,10 +345,6 @@ export function removeUserFolders(sockets: OwnFolder): void {
     // The group was given with the folder; nothing is done as anybody else.
     if (stats.isDirectory() && stats.gid === Number(name)) removeAsUser(users.below(name), stats.gid)
   }
-}
-
-function isRoot(): boolean {
-  return process.geteuid?.() === 0
 }
 
 // Ends what a function's user left behind when one of its workers has ended.

@@ -84,9 +84,9 @@ export class GatewayGreeting {
   push(chunk: Uint8Array): Buffer | null {
     this.#reader.push(chunk)
     for (;;) {
-      const frame = readFrame(this.#reader, HELLO_OR_REFUSAL)
+      const frame = readHello(this.#reader, HELLO_OR_REFUSAL)
       if (frame === null) return null
-      const fields = readFields(frame)
+      const { fields } = frame
       if (frame.kind === KIND.error) throw new GreetingError(`the daemon refuses: ${toReason(fields.message)}`)
       if (this.#wanted === null) this.#answer(fields.nonce)
       else if (isProof(fields.proof, this.#wanted)) return this.#reader.rest()
@@ -137,11 +137,11 @@ export class DaemonGreeting {
   push(chunk: Uint8Array): (Role & { rest: Buffer }) | null {
     this.#reader.push(chunk)
     for (;;) {
-      const frame = readFrame(this.#reader, HELLO)
+      const frame = readHello(this.#reader, HELLO)
       if (frame === null) return null
-      if (frame.body[0] !== PROTOCOL_VERSION || frame.body.length !== 1)
-        throw new GreetingError(`protocol version ${frame.body[0] ?? 'none'} is not spoken here`)
-      const fields = readFields(frame)
+      const { fields, body } = frame
+      if (body[0] !== PROTOCOL_VERSION || body.length !== 1)
+        throw new GreetingError(`protocol version ${body[0] ?? 'none'} is not spoken here`)
       if (this.#isProven) return { ...toRole(fields), rest: this.#reader.rest() }
       if (this.#wanted === null) this.#challenge(fields.nonce)
       else this.#check(fields.proof, this.#wanted)
@@ -179,17 +179,13 @@ function toRole({ role, worker, nonce }: Record<string, unknown>): Role {
   )
 }
 
-function readFrame(reader: OpeningReader, expected: ReadonlyMap<number, number>): OpeningFrame | null {
+function readHello(
+  reader: OpeningReader,
+  expected: Expected,
+): (OpeningFrame & { fields: Record<string, unknown> }) | null {
   try {
-    return reader.next(expected)
-  } catch (error) {
-    throw new GreetingError(`protocol error: ${(error as Error).message}`)
-  }
-}
-
-function readFields({ header }: OpeningFrame): Record<string, unknown> {
-  try {
-    return parseHeader(header)
+    const frame = reader.next(expected)
+    return frame && { ...frame, fields: parseHeader(frame.header) }
   } catch (error) {
     throw new GreetingError(`protocol error: ${(error as Error).message}`)
   }

@@ -3,6 +3,7 @@
 import { availableParallelism } from 'node:os'
 import { Worker as Thread } from 'node:worker_threads'
 import type { Settings } from '../config/settings.ts'
+import { Timer } from '../core/clock.ts'
 import { copyOf, giveBack } from '../core/byte-pool.ts'
 import { LUA_THREADS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
@@ -108,7 +109,7 @@ class LuaThread extends Worker {
   #answered = 0
   #isKilled = false
   #reason: string | null = null
-  #loadTimer: NodeJS.Timeout | null
+  readonly #loadTimer: Timer
 
   /**
    * @param startHeader - JSON text of `start`
@@ -125,7 +126,8 @@ class LuaThread extends Worker {
     thread.on('message', (message: unknown[]) => this.#read(message))
     thread.on('error', error => this.#handleThreadError(error))
     thread.once('exit', () => this.#handleExit())
-    this.#loadTimer = set.clock.setTimeout(() => this.handleSlowLoad(), WORKER_READY_TIMEOUT_MS)
+    this.#loadTimer = new Timer(set.clock)
+    this.#loadTimer.set(WORKER_READY_TIMEOUT_MS, () => this.handleSlowLoad())
     this.#flushSoon()
   }
 
@@ -155,7 +157,7 @@ class LuaThread extends Worker {
 
   protected override endNow(): void {
     this.#isKilled = true
-    this.#clearLoadTimer()
+    this.#loadTimer.clear()
     // Stops Lua code in the middle of an instruction; what it said before is still read.
     void this.#thread.terminate()
   }
@@ -207,7 +209,7 @@ class LuaThread extends Worker {
         this.handleLog(id, kind, text)
         return
       case 'ready':
-        this.#clearLoadTimer()
+        this.#loadTimer.clear()
         this.set.onFiles(JSON.parse(text).files)
         this.handleReady(1)
         this.#onLoaded()
@@ -216,7 +218,7 @@ class LuaThread extends Worker {
         this.set.onFiles(JSON.parse(text).files)
         return
       case 'failed':
-        this.#clearLoadTimer()
+        this.#loadTimer.clear()
         this.handleLoadError(toRuntimeError(JSON.parse(text), this.set.fn))
         this.#onLoaded()
         return
@@ -250,16 +252,11 @@ class LuaThread extends Worker {
   }
 
   #handleExit(): void {
-    this.#clearLoadTimer()
+    this.#loadTimer.clear()
     // If its count of begun calls shows that responses are lost, it is unknown which of the open calls were begun.
     const complete = Atomics.load(this.#progress, 0) - this.#answered <= 1
     this.handleClosed({ reason: this.#reason ?? 'thread ended', unexpected: !this.#isKilled, complete })
     this.#onLoaded()
-  }
-
-  #clearLoadTimer(): void {
-    if (this.#loadTimer !== null) this.set.clock.clearTimeout(this.#loadTimer)
-    this.#loadTimer = null
   }
 }
 

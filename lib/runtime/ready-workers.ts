@@ -4,7 +4,7 @@
  */
 
 import type net from 'node:net'
-import { connectWorker, NO_TRUST, toWorkerHello, type WorkerSocketEvents } from './worker-socket.ts'
+import { connectWorker, NO_TRUST, toWorkerHello, type PeerEvents } from './worker-socket.ts'
 
 /** Workers kept; a daemon of ours keeps one or two, and more are none that works. */
 const MAX_READY = 8
@@ -28,7 +28,7 @@ const NO_BYTES = Buffer.alloc(0)
 export class ReadyConnection {
   readonly socket: net.Socket
   readonly #hello: Buffer
-  #events: WorkerSocketEvents | null = null
+  #events: PeerEvents | null = null
   /** The first read's memory, which a socket asks for when it is made; null once that was read. */
   #first: Buffer | null
 
@@ -66,12 +66,12 @@ export class ReadyConnection {
   }
 
   /** From here on it is read by whoever took it. */
-  adopt(events: WorkerSocketEvents): net.Socket {
+  adopt(events: PeerEvents): net.Socket {
     this.#events = events
     return this.socket
   }
 
-  #read({ toReadInto, onRead }: WorkerSocketEvents, length: number): void {
+  #read({ toReadInto, onRead }: PeerEvents, length: number): void {
     this.#first?.copy(toReadInto(), 0, 0, length)
     this.#first = null
     onRead(length)

@@ -6,7 +6,7 @@ import type { Settings } from '../config/settings.ts'
 import { toUsers } from '../config/texts.ts'
 import { BytePool, toBudgetBytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { toFunctionHostEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
@@ -83,12 +83,13 @@ export class Runtimes {
   /** Default runtimes that were left out, and why. */
   readonly #missing = new Map<RuntimeName, string>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
-  #keepTimer: NodeJS.Timeout | null = null
+  readonly #keepTimer: Timer
   #isClosed = false
 
   constructor(options: RuntimesOptions) {
     const { bodyMemoryMb, gatewayWorkers } = options.settings
     this.#options = options
+    this.#keepTimer = new Timer(options.clock, true)
     this.pool = new BytePool(options.clock, undefined, toBudgetBytes(bodyMemoryMb, gatewayWorkers))
     this.#users = options.settings.isolation === 'user' ? this.#createUsers(options.settings) : null
     this.#userProcesses = this.#users === null ? null : new UserProcesses()
@@ -117,8 +118,7 @@ export class Runtimes {
   #keepFolder(): void {
     if (this.#isClosed) return
     this.#folder.keep()
-    this.#keepTimer = this.#options.clock.setTimeout(() => this.#keepFolder(), KEEP_FOLDER_MS)
-    this.#keepTimer.unref?.()
+    this.#keepTimer.set(KEEP_FOLDER_MS, () => this.#keepFolder())
   }
 
   /**
@@ -139,7 +139,7 @@ export class Runtimes {
   /** @param timeoutMs - milliseconds that open calls may still take */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
-    if (this.#keepTimer !== null) this.#options.clock.clearTimeout(this.#keepTimer)
+    this.#keepTimer.clear()
     this.#tempQuota?.close()
     await this.#ahead?.close()
     await this.dispatcher.close(timeoutMs)

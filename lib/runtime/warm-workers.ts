@@ -1,6 +1,6 @@
 /** Keeps some workers of a function started, also when nobody calls it. Owner: §2.8 (`min_warm`), page runtime/worker-set. */
 
-import { backoffDelay, type Clock } from '../core/clock.ts'
+import { backoffDelay, type Clock, Timer } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { Worker } from './worker.ts'
 
@@ -18,11 +18,12 @@ export class WarmWorkers {
   /** Workers that stay however long they idle. */
   wanted: number
   readonly #options: WarmOptions
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
 
   constructor(wanted: number, options: WarmOptions) {
     this.wanted = wanted
     this.#options = options
+    this.#timer = new Timer(options.clock)
   }
 
   /** Starts those that are missing, at once or when starts are no longer delayed. */
@@ -40,19 +41,13 @@ export class WarmWorkers {
   }
 
   fillLater(delayMs: number): void {
-    const { clock, count } = this.#options
-    if (this.#timer !== null || count() >= this.wanted) return
-    this.#timer = clock.setTimeout(() => {
-      this.#timer = null
-      this.fill()
-    }, delayMs)
+    if (!this.#timer.isSet && this.#options.count() < this.wanted) this.#timer.set(delayMs, () => this.fill())
   }
 
   /** None is kept any more. */
   end(): void {
     this.wanted = 0
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
   }
 }
 
@@ -109,30 +104,28 @@ interface IdleOptions {
 
 export class IdleWorkers {
   readonly #options: IdleOptions
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
 
   constructor(options: IdleOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock, true)
   }
 
   /** A worker has nothing to do from now on. */
   watch(): void {
     const { workers, minWarm, idleTtlMs } = this.#options
-    if (this.#timer === null && workers.length > minWarm()) this.#arm(idleTtlMs)
+    if (!this.#timer.isSet && workers.length > minWarm()) this.#lookIn(idleTtlMs)
   }
 
   close(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
   }
 
-  #arm(delayMs: number): void {
-    this.#timer = this.#options.clock.setTimeout(() => this.#look(), Math.max(1, delayMs))
-    this.#timer.unref?.()
+  #lookIn(delayMs: number): void {
+    this.#timer.set(Math.max(1, delayMs), () => this.#look())
   }
 
   #look(): void {
-    this.#timer = null
     const { clock, workers, idleTtlMs } = this.#options
     const minWarm = this.#options.minWarm()
     const now = clock.monotonic()
@@ -145,6 +138,6 @@ export class IdleWorkers {
       if (left <= 0) worker.stop()
       else next = Math.min(next, left)
     }
-    if (next !== Number.POSITIVE_INFINITY && workers.length > minWarm) this.#arm(next)
+    if (next !== Number.POSITIVE_INFINITY && workers.length > minWarm) this.#lookIn(next)
   }
 }

@@ -9,7 +9,7 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { Backlog, LoadRetry, type LoadTurns, type OlderSet, Preparation, StandIn } from './backlog.ts'
 import type { RuntimeCall } from './call.ts'
@@ -39,7 +39,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   readonly #standIn: StandIn
   readonly #growth: Growth
   readonly #loadRetry: LoadRetry
-  #growTimer: NodeJS.Timeout | null = null
+  readonly #growTimer: Timer
   readonly #idle: IdleWorkers
   readonly #warm: WarmWorkers
   readonly #crashLoop: CrashLoop
@@ -51,7 +51,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   #failedAt = 0
   /** True while it is to be loaded without a call. */
   #isLoading = false
-  #loadTimer: NodeJS.Timeout | null = null
+  readonly #loadTimer: Timer
   /** True when the function's files are those of a newer version: no worker that would read them may start. */
   #isFrozen = false
   /** Null when there is one socket. */
@@ -61,6 +61,8 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#options = options
     this.fn = options.fn
     this.clock = options.clock
+    this.#growTimer = new Timer(options.clock)
+    this.#loadTimer = new Timer(options.clock)
     this.#growth = new Growth(options.clock, options.processors ?? null)
     this.#crashLoop = new CrashLoop(options.clock)
     this.#turns = options.sockets === null ? null : new SocketTurns(options.sockets)
@@ -172,8 +174,8 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   /** Starts the first worker. Calls are not sent along: they are the previous version's if it cannot load. */
   startLoad(): void {
     if (this.workers.length > 0 || this.#loadRetry.isWaiting) return
-    if (this.#isHeld && this.#loadTimer === null)
-      this.#loadTimer = this.clock.setTimeout(() => this.#standIn.begin(this.#backlog), LOAD_WAIT_MS)
+    if (this.#isHeld && !this.#loadTimer.isSet)
+      this.#loadTimer.set(LOAD_WAIT_MS, () => this.#standIn.begin(this.#backlog))
     this.#start()
   }
 
@@ -356,8 +358,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   #endLoad(): void {
     this.#isLoading = false
     this.#options.loads?.leave(this)
-    if (this.#loadTimer !== null) this.clock.clearTimeout(this.#loadTimer)
-    this.#loadTimer = null
+    this.#loadTimer.clear()
   }
 
   /** A worker has loaded the function: the previous version is not needed any more. */
@@ -450,18 +451,17 @@ export class WorkerSet implements WorkerOwner, OlderSet {
       }
       if (this.#backlog.isEmpty) return
     }
-    if (this.#growTimer !== null) return
+    if (this.#growTimer.isSet) return
     if (this.workers.length >= this.#maxWorkers && !this.workers.some(worker => worker.isForNobody)) return
     const oneAtATime = this.workers.every(worker => worker.maxInflight === 1)
     if (!isLooking) this.#growth.begin(oneAtATime ? null : this.answers)
     // A quick worker that is silent for so short a time waits for a processor, and another one would have to share it.
     const lookMs = this.workers.some(worker => worker.isQuick) ? FAST_CALL_MS : GROW_LOOK_MS
-    this.#growTimer = this.clock.setTimeout(() => this.#growNow(), oneAtATime ? lookMs : STALL_MS)
+    this.#growTimer.set(oneAtATime ? lookMs : STALL_MS, () => this.#growNow())
   }
 
   /** Doubles the workers while calls keep waiting; one that is starting counts as help on its way. */
   #growNow(): void {
-    this.#growTimer = null
     const now = this.clock.monotonic()
     const waiting = this.#backlog.size
     if (waiting === 0) return
@@ -512,8 +512,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   }
 
   #clearTimers(): void {
-    if (this.#growTimer !== null) this.clock.clearTimeout(this.#growTimer)
-    this.#growTimer = null
+    this.#growTimer.clear()
     this.#warm.end()
     this.#idle.close()
     this.#loadRetry.stop()

@@ -17,7 +17,7 @@ export interface WorkerAddress {
   trust: PeerTrust
 }
 
-export interface WorkerSocketEvents {
+export interface PeerEvents {
   /** Memory for the next read. */
   toReadInto(): Buffer
   /** So many bytes of it were read. @returns true */
@@ -37,15 +37,28 @@ const VERSION_BODY = Buffer.from([PROTOCOL_VERSION])
 export function connectWorker(
   { uri, trust }: WorkerAddress,
   secretName: string | null,
-  { toReadInto, onRead, onProven, onProblem }: WorkerSocketEvents,
+  events: PeerEvents,
 ): net.Socket {
   if (secretName !== null && !isTrusted(uri, trust)) {
     const remedy = 'set FN_RUNTIME_SECRET on both sides'
     throw new Error(`its value ${secretName} is secret, and not sent to a daemon that proves nothing: ${remedy}`)
   }
+  try {
+    return connectPeer(uri, trust, events)
+  } catch (error) {
+    // The address was told by the daemon, which may be anybody's.
+    throw new Error(`the daemon names a worker socket that cannot be used: ${(error as Error).message}`)
+  }
+}
+
+/**
+ * Connects, and where a proof is needed lets both sides prove themselves first.
+ * @throws Error when the address is none
+ */
+export function connectPeer(uri: string, trust: PeerTrust, events: PeerEvents): net.Socket {
+  const { toReadInto, onRead, onProven, onProblem } = events
   const { secret } = trust
-  if (secret === null || !needsProof(uri, trust))
-    return dialWorker(uri, trust, { buffer: toReadInto, callback: onRead })
+  if (secret === null || !needsProof(uri, trust)) return dial(uri, trust, { buffer: toReadInto, callback: onRead })
   let into: Buffer = NO_BYTES
   let greeting: GatewayGreeting | null = null
   const buffer = (): Buffer => {
@@ -64,19 +77,10 @@ export function connectWorker(
     }
     return true
   }
-  const socket = dialWorker(uri, trust, { buffer, callback })
+  const socket = dial(uri, trust, { buffer, callback })
   const send = (frame: Buffer): void => void socket.write(frame)
   greeting = new GatewayGreeting({ secret, send, binding: () => toBinding(socket) })
   return socket
-}
-
-/** The address was told by the daemon, which may be anybody's. */
-function dialWorker(uri: string, trust: PeerTrust, onread: Parameters<typeof dial>[2]): net.Socket {
-  try {
-    return dial(uri, trust, onread)
-  } catch (error) {
-    throw new Error(`the daemon names a worker socket that cannot be used: ${(error as Error).message}`)
-  }
 }
 
 /** The name of a value that nobody but its worker may get; null when the function has none. */

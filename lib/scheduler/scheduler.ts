@@ -4,6 +4,7 @@
  */
 
 import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
+import { Timer } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { KeepWarm, type PingOutcome } from './keep-warm.ts'
 import { type Runnable, type RunOutcome, ScheduleRunner, type ScheduleRunnerOptions } from './schedule-runner.ts'
@@ -120,8 +121,8 @@ export class Schedules {
   /** How runs of earlier processes went, where schedules do not run here. */
   #past: ReadonlyMap<string, ScheduleState> = new Map()
   #opening: Promise<void> | null = null
-  #takeover: NodeJS.Timeout | null = null
-  #flushTimer: NodeJS.Timeout | null = null
+  readonly #takeover: Timer
+  readonly #flushTimer: Timer
   #isStarted = false
   #isClosed = false
   #heldBy: string | null = null
@@ -129,6 +130,8 @@ export class Schedules {
 
   constructor(options: SchedulesOptions) {
     this.#options = options
+    this.#takeover = new Timer(options.clock, true)
+    this.#flushTimer = new Timer(options.clock, true)
     this.#runner = new ScheduleRunner(options)
     this.#random = options.random ?? Math.random
     options.store.onLost = () => this.#handleLost()
@@ -182,9 +185,9 @@ export class Schedules {
   /** Lets runs end within a time, then ends them, and keeps everything. */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
-    const { clock, store, queue } = this.#options
-    if (this.#takeover !== null) clock.clearTimeout(this.#takeover)
-    if (this.#flushTimer !== null) clock.clearTimeout(this.#flushTimer)
+    const { store, queue } = this.#options
+    this.#takeover.clear()
+    this.#flushTimer.clear()
     for (const entry of this.#entries.values()) queue.remove(entry)
     await this.#opening
     await this.#runner.close(timeoutMs)
@@ -262,7 +265,7 @@ export class Schedules {
   }
 
   #open(): Promise<void> {
-    const isNeeded = this.#kept === null && !this.#isClosed && this.#entries.size > 0 && this.#takeover === null
+    const isNeeded = this.#kept === null && !this.#isClosed && this.#entries.size > 0 && !this.#takeover.isSet
     if (isNeeded) this.#opening ??= this.#openNow().finally(() => (this.#opening = null))
     return this.#opening ?? Promise.resolve()
   }
@@ -274,11 +277,7 @@ export class Schedules {
     if ('heldBy' in opened) {
       if (this.#heldBy === null) this.#options.onLog('warn', `another gateway runs the schedules (${opened.heldBy})`)
       this.#heldBy = opened.heldBy
-      this.#takeover = clock.setTimeout(() => {
-        this.#takeover = null
-        void this.#open()
-      }, TAKEOVER_MS)
-      this.#takeover.unref?.()
+      this.#takeover.set(TAKEOVER_MS, () => void this.#open())
       return
     }
     this.#heldBy = null
@@ -301,7 +300,7 @@ export class Schedules {
 
   /** Another gateway runs the schedules now; it is asked again and again whether it has ended. */
   #handleLost(): void {
-    if (this.#flushTimer !== null) this.#options.clock.clearTimeout(this.#flushTimer)
+    this.#flushTimer.clear()
     this.#kept = null
     for (const entry of this.#entries.values()) this.#place(entry)
     void this.#open()
@@ -321,15 +320,12 @@ export class Schedules {
   }
 
   #flushLater(): void {
-    const { clock, store, persistMs } = this.#options
-    if (this.#isClosed) return
-    this.#flushTimer = clock.setTimeout(() => {
-      void store
-        .flush()
-        .catch(error => this.#runner.tellProblem(error))
-        .then(() => this.#flushLater())
-    }, persistMs)
-    this.#flushTimer.unref?.()
+    if (!this.#isClosed) this.#flushTimer.set(this.#options.persistMs, () => void this.#flush())
+  }
+
+  async #flush(): Promise<void> {
+    await this.#options.store.flush().catch(error => this.#runner.tellProblem(error))
+    this.#flushLater()
   }
 }
 
