@@ -27,13 +27,13 @@ export class Timer {
     return this.#timer !== null
   }
 
-  set(ms: number, act: () => void): void {
+  set(ms: number, act: () => void, isBackground = this.#isBackground): void {
     this.clear()
     this.#timer = this.#clock.setTimeout(() => {
       this.#timer = null
       act()
     }, ms)
-    if (this.#isBackground) this.#timer.unref?.()
+    if (isBackground) this.#timer.unref?.()
   }
 
   clear(): void {

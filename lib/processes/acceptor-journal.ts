@@ -1,4 +1,4 @@
-/** What an acceptor has to say: the first process writes it down and tells its listeners. Owner: page processes/processes. */
+/** Records of an acceptor: the first process logs them and passes them to its listeners. Owner: page processes/processes. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type Clock, Timer } from '../core/clock.ts'
@@ -22,18 +22,18 @@ const LINE_END = 10
 interface AcceptorJournalOptions {
   clock: Clock
   link: () => Pick<Link, 'send'>
-  tell: (message: FromAcceptor) => void
+  post: (message: FromAcceptor) => void
   /** True for a failure that the first process knows. */
-  wasTold: (error: GatewayError) => boolean
+  wasReported: (error: GatewayError) => boolean
 }
 
 type FailedCall = { fn: FunctionVersion | null; id: string; trace: string; method: string; path: string }
 
 export class AcceptorJournal {
-  /** True while somebody wants to know of requests. */
+  /** True while the first process has listeners for requests. */
   wantsRequests = false
   readonly #options: AcceptorJournalOptions
-  readonly #told = new WeakSet<GatewayError>()
+  readonly #reported = new WeakSet<GatewayError>()
   readonly #format = new AccessLogFormat()
   readonly #lines = Buffer.allocUnsafe(MANY_BYTES + MAX_LOG_LINE_BYTES + 1)
   #bytes = 0
@@ -54,24 +54,24 @@ export class AcceptorJournal {
   }
 
   callFailed({ fn, id, trace, method, path }: FailedCall, error: GatewayError): void {
-    const { tell, wasTold } = this.#options
-    if (!isFailure(error) || wasTold(error)) return
-    this.#told.add(error)
-    tell({ kind: 'failed', key: fn?.key ?? null, call: { id, trace, method, path }, error: toErrorHeader(error) })
+    const { post, wasReported } = this.#options
+    if (!isFailure(error) || wasReported(error)) return
+    this.#reported.add(error)
+    post({ kind: 'failed', key: fn?.key ?? null, call: { id, trace, method, path }, error: toErrorHeader(error) })
   }
 
-  /** A worker failed to load or ended by itself; a call that waited for it may have told. */
+  /** A worker failed to load or ended by itself; a call that waited for it may have reported it. */
   failure(fn: FunctionVersion, error: GatewayError): void {
-    if (this.#told.has(error)) return
-    this.#options.tell({ kind: 'workerFailed', key: fn.key, error: toErrorHeader(error) })
+    if (this.#reported.has(error)) return
+    this.#options.post({ kind: 'workerFailed', key: fn.key, error: toErrorHeader(error) })
   }
 
   log(level: 'info' | 'warn' | 'error', message: string): void {
-    this.#options.tell({ kind: 'log', level, message })
+    this.#options.post({ kind: 'log', level, message })
   }
 
   warn(warning: Warning): void {
-    this.#options.tell({ kind: 'warning', warning })
+    this.#options.post({ kind: 'warning', warning })
   }
 
   flush(): void {

@@ -56,7 +56,7 @@ interface AcceptorLeasesOptions {
   workers: RemoteWorkers
   /** Processes of the gateway. */
   processes: number
-  tell: (message: FromAcceptor) => void
+  post: (message: FromAcceptor) => void
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
   onFailure: ConstructorParameters<typeof WorkerSet>[0]['onFailure']
 }
@@ -90,7 +90,7 @@ export class AcceptorLeases {
 
   leave(lease: Lease): void {
     lease.active -= 1
-    if (lease.isOver && lease.slots > 0) this.#options.tell({ kind: 'freed', id: lease.id })
+    if (lease.isOver && lease.slots > 0) this.#options.post({ kind: 'freed', id: lease.id })
   }
 
   /** True for a slot that is of a lease. */
@@ -100,10 +100,10 @@ export class AcceptorLeases {
 
   /** @returns null for a lease that is of no use here: it went back */
   take({ id, key, slots, program, header }: LeaseMessage): Lease | null {
-    const { clock, pool, workers, processes, onLog, onFailure, tell } = this.#options
+    const { clock, pool, workers, processes, onLog, onFailure, post } = this.#options
     const fn = this.#functions.get(key)
     if (fn === undefined || this.#leases.has(key)) {
-      tell({ kind: 'returned', id, used: 0 })
+      post({ kind: 'returned', id, used: 0 })
       return null
     }
     const set: WorkerSet = new WorkerSet({
@@ -137,7 +137,7 @@ export class AcceptorLeases {
     for (const lease of [...this.#leases.values()]) if (functions.get(lease.key) !== lease.fn) this.#end(lease)
   }
 
-  /** Looks now and then: leases that nobody uses end. */
+  /** Runs every now and then: unused leases end. */
   look(): void {
     this.#relayed.clear()
     const now = this.#options.clock.monotonic()
@@ -161,13 +161,13 @@ export class AcceptorLeases {
   #count(key: string): void {
     const count = (this.#relayed.get(key) ?? 0) + 1
     this.#relayed.set(key, count)
-    if (count === MANY_CALLS) this.#options.tell({ kind: 'ask', key })
+    if (count === MANY_CALLS) this.#options.post({ kind: 'ask', key })
   }
 
   #end(lease: Lease): void {
     lease.isOver = true
     this.#leases.delete(lease.key)
-    this.#options.tell({ kind: 'returned', id: lease.id, used: lease.active })
+    this.#options.post({ kind: 'returned', id: lease.id, used: lease.active })
     this.#leaving.add(lease.set)
     lease.set.retire()
   }
@@ -182,13 +182,13 @@ interface Asked {
 }
 
 export class RemoteWorkers {
-  readonly #tell: (message: FromAcceptor) => void
+  readonly #post: (message: FromAcceptor) => void
   readonly #asked = new Map<number, Asked>()
   readonly #live = new Map<number, WorkerEnd>()
   #lastAsk = 0
 
-  constructor(tell: (message: FromAcceptor) => void) {
-    this.#tell = tell
+  constructor(post: (message: FromAcceptor) => void) {
+    this.#post = post
   }
 
   /** @param header - JSON text of the workers' `start` frame */
@@ -198,7 +198,7 @@ export class RemoteWorkers {
         new Promise((resolve, reject) => {
           this.#lastAsk += 1
           this.#asked.set(this.#lastAsk, { resolve, reject, onSocket })
-          this.#tell({ kind: 'startWorker', ask: this.#lastAsk, key: fn.key, program, header })
+          this.#post({ kind: 'startWorker', ask: this.#lastAsk, key: fn.key, program, header })
         }),
     }
   }
@@ -226,7 +226,7 @@ export class RemoteWorkers {
     asked.resolve({
       ...worker,
       kill: graceMs => {
-        if (end.exit === null) this.#tell({ kind: 'stopWorker', ask, graceMs })
+        if (end.exit === null) this.#post({ kind: 'stopWorker', ask, graceMs })
       },
       onExit: listener => end.listen(listener),
     })

@@ -33,10 +33,10 @@ export class CallRelay {
   readonly #open = new Map<number, Call>()
   /** By the index of the socket that has the call. */
   readonly #hosts: CallHost[] = []
-  /** Failures that the first process has told of already. */
-  readonly #told = new WeakSet<GatewayError>()
+  /** Failures that the first process has logged already. */
+  readonly #reported = new WeakSet<GatewayError>()
 
-  /** @param nextId - ids of the line, shared with whoever else asks over it */
+  /** @param nextId - ids of the line, shared with others that ask over it */
   constructor(link: () => Pick<Link, 'send'>, nextId: () => number) {
     this.#link = link
     this.#nextId = nextId
@@ -58,11 +58,11 @@ export class CallRelay {
   }
 
   /** True for a failure that the first process has written down. */
-  wasTold(error: GatewayError): boolean {
-    return this.#told.has(error)
+  wasReported(error: GatewayError): boolean {
+    return this.#reported.has(error)
   }
 
-  /** @returns false for a frame of somebody else */
+  /** @returns false for a frame of another */
   handleFrame(kind: Kind, id: number, header: string, body: Buffer): boolean {
     const call = this.#open.get(id)
     if (call === undefined) return false
@@ -114,7 +114,7 @@ export class CallRelay {
 
   #toError(header: string): GatewayError | null {
     const error = fromErrorHeader(header)
-    if (error !== null) this.#told.add(error)
+    if (error !== null) this.#reported.add(error)
     return error
   }
 
@@ -136,7 +136,7 @@ export class CallRelay {
 /** Bytes of captured output in one frame: UTF-8 takes up to three bytes a character. */
 const LOG_CHARS = 16 * 1024
 
-/** What relayed calls need of the first process. */
+/** Parts of the first process that relayed calls use. */
 interface RelayedDeps {
   invoker: Pick<Invoker, 'clock' | 'secrets'>
   admission: Pick<Admission, 'enter' | 'leave'>
@@ -191,10 +191,10 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
 
   onRefused(error: GatewayError): void {
     this.phase = 'done'
-    this.#tell(error)
+    this.#fail(error)
   }
 
-  /** Nobody waits for it any more. */
+  /** The client left. */
   abandon(): void {
     if (this.phase !== 'queued' && this.slots !== null) this.withdraw()
     this.leave()
@@ -214,7 +214,7 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
   }
 
   override onReply(header: string, body: Buffer, stream: boolean): void {
-    if (this.#hasFacts || this.fn.policy.includeDebugHeaders) this.#tellFacts()
+    if (this.#hasFacts || this.fn.policy.includeDebugHeaders) this.#sendFacts()
     this.#link.send(KIND.reply, this.#line, header, body)
     // An answer may ask to be fetched elsewhere: the slot is its own until that is done.
     if (!stream && this.fn.policy.edge === null) this.leave()
@@ -241,7 +241,7 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
   }
 
   override onError(error: GatewayError): void {
-    this.#tell(this.#hide(error))
+    this.#fail(this.#hide(error))
   }
 
   #run(): void {
@@ -256,9 +256,9 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
     return this.#deps.invoker.secrets.hideIn(this.fn, error)
   }
 
-  #tell(error: GatewayError): void {
+  #fail(error: GatewayError): void {
     this.#note(error)
-    if (this.#hasFacts) this.#tellFacts()
+    if (this.#hasFacts) this.#sendFacts()
     this.#link.send(KIND.error, this.#line, toErrorHeader(error))
     this.leave()
   }
@@ -267,26 +267,26 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
     return this.cold || this.#queuedMs > 0 || this.loadError !== null
   }
 
-  #tellFacts(): void {
+  #sendFacts(): void {
     const { cold, loadError } = this
     const socketIndex = this.host?.socketIndex ?? 1
     const facts = { cold, socketIndex, queuedMs: this.#queuedMs, loadError: loadError && this.#hide(loadError) }
     this.#link.send(KIND.started, this.#line, toFactsHeader(facts))
   }
 
-  /** Told here and not where the client is: whoever else waited for the same failure then does not tell it again. */
+  /** Logged here and not where the client is: others that waited for the same failure then do not log it again. */
   #note(error: GatewayError): void {
     this.#deps.journal.callFailed({ fn: this.fn, ...this.#origin }, error)
   }
 
-  /** What the event says of the request, read when something is to be told of it. */
+  /** Facts of the request from the event, read when something is logged. */
   get #origin(): { id: string; trace: string; method: string; path: string } {
     const { id, trace, method, path } = parseHeader(this.header)
     return { id: String(id), trace: String(trace), method: String(method), path: String(path) }
   }
 }
 
-// What one acceptor asks for over its line, in the first process.
+// The calls and requests of one acceptor, in the first process.
 
 export interface AcceptorDoorDeps extends RelayedDeps {
   /** Answers requests for the control plane. */
@@ -323,7 +323,7 @@ export class AcceptorDoor {
     } else this.#open.get(id)?.handleFrame(kind, header, body)
   }
 
-  /** The acceptor is gone: nobody waits for its calls. */
+  /** The acceptor is gone, and with it the clients of its calls. */
   close(): void {
     for (const call of [...this.#open.values()]) call.abandon()
   }

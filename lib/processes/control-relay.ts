@@ -23,7 +23,7 @@ interface ControlAsk {
   hasBody: boolean
 }
 
-/** What an answer carries that the acceptor writes itself. */
+/** Headers of a response that the acceptor writes itself. */
 const OWN_HEADERS: ReadonlySet<string> = new Set(['content-length', 'x-request-id', 'connection', 'keep-alive', 'date'])
 
 export class ControlRelay {
@@ -31,7 +31,7 @@ export class ControlRelay {
   readonly #nextId: () => number
   readonly #open = new Map<number, Exchange>()
 
-  /** @param nextId - ids of the line, shared with whoever else asks over it */
+  /** @param nextId - ids of the line, shared with others that ask over it */
   constructor(link: () => Pick<Link, 'send' | 'sendPiece'>, nextId: () => number) {
     this.#link = link
     this.#nextId = nextId
@@ -61,7 +61,7 @@ export class ControlRelay {
     this.#link().send(KIND.start, id, JSON.stringify(ask))
   }
 
-  /** @returns false for a frame of somebody else */
+  /** @returns false for a frame of another */
   handleFrame(kind: Kind, id: number, header: string, body: Buffer): boolean {
     const exchange = this.#open.get(id)
     if (exchange === undefined) return false
@@ -176,7 +176,7 @@ export class ControlCall {
   /** A reader that waits for the next piece. */
   #wake: (() => void) | null = null
   #response: MemoryResponse | null = null
-  /** What came before it was known whether the answer is whole. */
+  /** Pieces that came before it was known whether the response is whole. */
   #held: Buffer[] = []
   #isStream = false
   #isOver = false

@@ -27,7 +27,7 @@ import { type AdoptMessage, type EdgeResult, type FromAcceptor, fromErrorHeader 
 /** Milliseconds before an acceptor that died is replaced: first, largest; and how long one must have served to count as the first again. */
 const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
 const RESTART_RESET_MS = 10_000
-/** Milliseconds between two looks at how many connections each process has: acceptors tell it as often. */
+/** Milliseconds between two looks at how many connections each process has: acceptors report it as often. */
 const BALANCE_MS = 250
 /** Functions that are no more and may still be called by requests that began before. */
 const MAX_GONE = 10_000
@@ -47,9 +47,9 @@ interface ProcessesOptions {
   >
   metrics: Pick<Metrics, 'add'>
   admission: ConstructorParameters<typeof Leases>[0]['admission']
-  /** What an acceptor needs to run calls of a function; null where only this process can, or not now. */
+  /** The facts with which an acceptor runs calls of a function; null where only this process can, or not now. */
   prepare: ConstructorParameters<typeof Leases>[0]['prepare']
-  /** What starts workers of a function; null where there is none. */
+  /** The source of workers of a function; null where there is none. */
   sourceOf(fn: FunctionVersion, program: string | null): WorkerSource | null
   /** Where workers of acceptors are counted. */
   dispatcher: ConstructorParameters<typeof LentWorkers>[0]['dispatcher']
@@ -69,7 +69,7 @@ interface Place {
   failures: number
   /** Monotonic ms. */
   startedAt: number
-  /** Open ones as they were told last. */
+  /** Open ones as reported last. */
   connections: number
 }
 
@@ -103,7 +103,7 @@ export class Processes {
       prepare: options.prepare,
       findFunction: key => this.#functions.get(key) ?? null,
     })
-    options.journal.events.onChange = () => this.#tellWants()
+    options.journal.events.onChange = () => this.#postWants()
   }
 
   /** Processes that take connections now, this one among them. */
@@ -122,7 +122,7 @@ export class Processes {
   open(sockets: readonly number[]): void {
     if (this.#isOpen || this.#isClosing) return
     if (sockets.length === 0) {
-      const why = 'this system does not tell the descriptor of a listening socket, which others would need'
+      const why = 'this system does not reveal the descriptor of a listening socket, which others would need'
       if (this.#options.addresses().length > 0)
         this.#options.journal.log('warn', `one process takes connections, not ${this.#places.length + 1}: ${why}`)
       return
@@ -154,7 +154,7 @@ export class Processes {
   /** The gateway stops: answers say so. */
   drain(): void {
     this.#isDraining = true
-    for (const { acceptor } of this.#places) acceptor?.tell({ kind: 'drain' })
+    for (const { acceptor } of this.#places) acceptor?.post({ kind: 'drain' })
   }
 
   /** Lets the acceptors finish. Resolves when all are gone. */
@@ -179,7 +179,7 @@ export class Processes {
       door: {
         ...door,
         journal,
-        findFunction: key => this.#functions.get(key) ?? this.#gone.get(key) ?? null,
+        findFunction: key => this.#findLast(key),
       },
       entry,
       sockets: this.#sockets,
@@ -192,7 +192,7 @@ export class Processes {
         tree: this.#tree!,
       },
       onServing: () => {
-        if (this.#isDraining) acceptor.tell({ kind: 'drain' })
+        if (this.#isDraining) acceptor.post({ kind: 'drain' })
       },
       onLines: bytes => journal.requestLines(bytes, line => toLineRecord(line, this.#functions)),
       onMessage: message => {
@@ -210,7 +210,7 @@ export class Processes {
       dispatcher: this.#options.dispatcher,
       sourceOf: this.#options.sourceOf,
       findFunction: key => this.#functions.get(key) ?? null,
-      tell: message => acceptor.tell(message),
+      post: message => acceptor.post(message),
     })
     place.acceptor = acceptor
   }
@@ -224,7 +224,7 @@ export class Processes {
         this.#leases.note(acceptor, message.used)
         return
       case 'ask':
-        // A function that cannot be prepared tells its own calls.
+        // A function that cannot be prepared fails its calls with the reason.
         this.#leases.ask(acceptor, message.key).catch(() => {})
         return
       case 'returned':
@@ -249,14 +249,19 @@ export class Processes {
         journal.warn(message.warning)
         return
       default:
-        this.#tell(message)
+        this.#report(message)
     }
   }
 
-  /** What an acceptor has to say of a function. */
-  #tell(message: Extract<FromAcceptor, { kind: 'failed' | 'workerFailed' | 'output' }>): void {
+  /** The function of a key: of the catalog in force, or the last one that had it. */
+  #findLast(key: string): FunctionVersion | null {
+    return this.#functions.get(key) ?? this.#gone.get(key) ?? null
+  }
+
+  /** An acceptor's report of a function. */
+  #report(message: Extract<FromAcceptor, { kind: 'failed' | 'workerFailed' | 'output' }>): void {
     const { journal } = this.#options
-    const fn = message.key === null ? null : (this.#functions.get(message.key) ?? this.#gone.get(message.key) ?? null)
+    const fn = this.#findLast(message.key ?? '')
     if (message.kind === 'output') {
       if (fn !== null) journal.output(fn, message.stream, journal.secrets.hide(fn, message.text), message.call)
       return
@@ -298,22 +303,22 @@ export class Processes {
     const [kept = null, ...others] = toKept([open, ...serving.map(place => place.connections)])
     lifecycle.toShed = kept === null ? 0 : open - kept
     for (const [at, count] of others.entries())
-      if (count !== null) serving[at]!.acceptor!.tell({ kind: 'shed', kept: count })
+      if (count !== null) serving[at]!.acceptor!.post({ kind: 'shed', kept: count })
   }
 
-  #tellWants(): void {
+  #postWants(): void {
     const requests = this.#options.journal.wantsRequests
-    for (const { acceptor } of this.#places) acceptor?.tell({ kind: 'wants', requests })
+    for (const { acceptor } of this.#places) acceptor?.post({ kind: 'wants', requests })
   }
 }
 
 // Connections evenly over processes: who has too many lets some go, and their clients come again.
 
-/** Connections above the average that are nobody's concern: so many, and such a share of the average. */
+/** Connections above the average that are fine: a number, and a share of the average. */
 const SLACK = { connections: 4, share: 0.2 } as const
 
 /**
- * How many connections each process keeps; null for one that has not too many. Whoever leaves may come to the same one
+ * How many connections each process keeps; null for one that has not too many. A client that leaves may come to the same one
  * again, so that it can take a few looks until all have as many.
  * @param open - connections of each
  */

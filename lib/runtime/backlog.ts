@@ -15,7 +15,7 @@ export class Backlog {
   /** Where the oldest one lies. */
   #at = 0
 
-  /** Those that nobody waits for any more count until their turn comes. */
+  /** Withdrawn calls count until their turn comes. */
   get size(): number {
     return this.#calls.length - this.#at
   }
@@ -44,7 +44,7 @@ export class Backlog {
     this.#at = 0
   }
 
-  /** Takes the oldest one out; null when nobody waits for it any more, or when there is none. */
+  /** Takes the oldest one out; null when it was withdrawn, or when there is none. */
   shift(): RuntimeCall | null {
     const call = this.#calls[this.#at]
     if (call === undefined) return null
@@ -59,7 +59,7 @@ export class Backlog {
     return call.phase === 'done' ? null : call
   }
 
-  /** Takes all out. @returns those that somebody waits for */
+  /** Takes all out. @returns those that were not withdrawn */
   takeAll(): RuntimeCall[] {
     const calls = this.#calls.slice(this.#at).filter(call => call.phase !== 'done')
     this.#calls = []
@@ -117,7 +117,7 @@ export class LoadRetry {
     if (this.isWaiting) return true
     const { clock, changeOf, onDue } = this.#options
     const change = changeOf()
-    // Nothing changed between that look and this one: what started in between has loaded just these files.
+    // Nothing changed between that look and this one: a worker that started in between has loaded just these files.
     const isMeantSo = change === this.#change && startedAt >= this.#lookedAt
     if (change === null || isMeantSo || this.#waits >= MAX_WAITS) return false
     this.#change = change
@@ -262,7 +262,7 @@ interface PreparationOptions {
   preparer: Preparer | null
   /** Where its calls wait. */
   backlog: Backlog
-  /** Tells whether a failure may be that of a file which was being saved. */
+  /** Decides whether a failure may be that of a file which was being saved. */
   retry: LoadRetry
   /** The version that serves while a tool works. */
   standIn: StandIn
@@ -306,7 +306,9 @@ export class Preparation {
     const startedAt = this.#options.clock.monotonic()
     const { preparer, fn } = this.#options
     preparer!
-      .prepare(fn, () => this.#handleWork())
+      .prepare(fn, () => {
+        if (!this.#isStopped) this.#options.standIn.begin(this.#options.backlog)
+      })
       .then(
         program => this.#handleDone(program),
         error => this.#handleFailed(toGatewayError(error), startedAt),
@@ -317,10 +319,6 @@ export class Preparation {
   stop(): void {
     this.#isStopped = true
     this.#timer.clear()
-  }
-
-  #handleWork(): void {
-    if (!this.#isStopped) this.#options.standIn.begin(this.#options.backlog)
   }
 
   #handleDone(program: string | null): void {

@@ -59,7 +59,7 @@ export function findProgram(
   if (configured !== '') {
     const path = findTool({ tool: info.tool, binaries, path: pathText })
     if (path !== null) return { path, problem: null }
-    return { path: null, problem: `${info.setting} is ${configured}, which is no program that can be run` }
+    return { path: null, problem: `${info.setting} is ${configured}, which is not an executable program` }
   }
   if (info.names.length === 0) return { path: process.execPath, problem: null }
   for (const name of info.names) {
@@ -124,7 +124,7 @@ function toFix(runtime: RuntimeName, { setting }: ProgramInfo, isThere = false):
   return isInImage() ? toInstallHint(runtime) : `${toInstallHint(runtime, isThere)} or set ${setting}`
 }
 
-/** A tool that is no runtime, such as `uv`. */
+/** A tool beside the runtimes, such as `uv`. */
 interface Tool {
   tool: string
   /** `Settings.binaries`. */

@@ -1,4 +1,4 @@
-/** TypeScript functions compiled while nobody waits, by a program of its own. Owner: page runtime/compile-ahead. */
+/** TypeScript functions compiled in the background, by a separate program. Owner: page runtime/compile-ahead. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type Clock, Timer } from '../core/clock.ts'
@@ -39,7 +39,7 @@ export class CompileAhead {
     const before = this.#known
     this.#known = new Map()
     for (const { runtime, entryPath, signature } of functions.values()) {
-      // Most of ten thousand functions are told by their last letters.
+      // The last letters decide for most of ten thousand functions.
       if (runtime !== 'node' || !entryPath.endsWith('ts') || !TYPESCRIPT.test(entryPath)) continue
       if (this.#known.size === MAX_AHEAD_FUNCTIONS) break
       if (before.get(entryPath) !== signature) this.#waiting.add(entryPath)
@@ -67,7 +67,7 @@ export class CompileAhead {
       this.#running = null
       this.#plan()
     }
-    // What was not compiled is compiled when it is called.
+    // The rest is compiled when it is called.
     this.#running = this.#options.compile(this.#takeFiles(), this.#abort.signal).then(next, next)
   }
 

@@ -2,11 +2,10 @@
 
 import type net from 'node:net'
 import { type Clock, Timer } from '../core/clock.ts'
-import { PROTOCOL_VERSION } from '../core/limits.ts'
 import { connectPeer, needsProof, NO_TRUST, type PeerTrust } from './worker-socket.ts'
 import type { WorkerExit } from './started-worker.ts'
 import type { OfferedWorker } from './ready-workers.ts'
-import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
+import { encodeFrame, encodeHello, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
 
 /** Milliseconds a daemon has to answer `hello`. */
 export const DAEMON_READY_TIMEOUT_MS = 10_000
@@ -20,20 +19,20 @@ const READ_BYTES = 16 * 1024
 /** Bytes that may wait for a daemon to read before what it asks for is not answered any more. */
 const MAX_WAITING_BYTES = 64 * 1024
 
-/** What a daemon says of itself in `ready`. */
+/** A daemon's `ready`. */
 export interface DaemonInfo {
   runtime: string
   version: string
   pid: number
-  /** What lies in its functions folder, as page remote/daemon-server describes it; undefined where it does not tell. */
+  /** Content of its functions folder, as page remote/daemon-server describes it; undefined where it does not report it. */
   content: unknown
 }
 
-/** A worker as told by `started`. */
+/** A worker as `started` reports it. */
 export interface DaemonWorker {
   worker: string
   uri: string
-  /** Process (and process group) id on the daemon's machine; 0 when it told none. */
+  /** Process (and process group) id on the daemon's machine; 0 when it is not known. */
   pid: number
 }
 
@@ -43,9 +42,9 @@ interface ControlEvents {
   onLost(reason: string): void
   onLog(worker: string, stream: 'stdout' | 'stderr', text: string): void
   onExited(worker: string, exit: WorkerExit): void
-  /** A worker that waits for its function. Absent: the daemon is not told that it may offer such. */
+  /** A worker that waits for its function. Absent: the daemon does not offer such. */
   onOffered?: ((worker: OfferedWorker) => void) | undefined
-  /** It cannot start workers, whatever their functions, and why; null when it can. Told again while it lasts. */
+  /** It cannot start workers, whatever their functions, and why; null when it can. Reported again while it lasts. */
   onTrouble(reason: string | null): void
 }
 
@@ -136,8 +135,8 @@ export class ControlConnection {
 
   #sendHello(): void {
     const takesReady = this.#events.onOffered !== undefined
-    const header = takesReady ? '{"role":"control","ready_workers":true,"ready_programs":true}' : '{"role":"control"}'
-    this.#send(KIND.hello, 0, header, Buffer.from([PROTOCOL_VERSION]))
+    const offers = takesReady ? { ready_workers: true, ready_programs: true } : {}
+    if (!this.#isOver) this.#socket.write(encodeHello({ role: 'control', ...offers }))
   }
 
   #handleFrame(kind: Kind, id: number, headerText: string, body: Buffer): void {
@@ -151,10 +150,10 @@ export class ControlConnection {
       case KIND.started: {
         const start = this.#takeStart(id)
         if (start !== null) start.resolve(toWorker(header, this.#uri))
-        // What it is answered with must not pile up.
+        // Answers to it must not pile up.
         else if (!this.#isRead()) this.#lose('the daemon sends and does not read')
         else if (id === 0 && this.#events.onOffered !== undefined) this.#events.onOffered(toOffered(header))
-        // Nobody waits for it any more, and nobody would end it.
+        // Its call is gone, and nothing else would end it.
         else this.stop(String(header.worker), 0)
         return
       }
@@ -224,8 +223,8 @@ export class ControlConnection {
     })
   }
 
-  #send(kind: Kind, id: number, header: string, body: Buffer | null = null): void {
-    if (!this.#isOver) this.#socket.write(encodeFrame(kind, id, header, body))
+  #send(kind: Kind, id: number, header: string): void {
+    if (!this.#isOver) this.#socket.write(encodeFrame(kind, id, header, null))
   }
 
   #lose(reason: string): void {
@@ -243,7 +242,7 @@ export class ControlConnection {
   }
 }
 
-/** @param uri - of the daemon: without a socket of its own the worker is reached through that */
+/** @param uri - of the daemon: a worker without a separate socket is reached through that */
 function toWorker(header: Record<string, unknown>, uri: string): DaemonWorker {
   return {
     worker: String(header.worker),
@@ -254,11 +253,8 @@ function toWorker(header: Record<string, unknown>, uri: string): DaemonWorker {
 
 function toOffered(header: Record<string, unknown>): OfferedWorker {
   const { entries, takes_program: takesProgram } = header
-  return { ...toWorker(header, ''), entries: toTexts(entries), takesProgram: takesProgram === true }
-}
-
-function toTexts(value: unknown): string[] {
-  return Array.isArray(value) ? value.filter(one => typeof one === 'string') : []
+  const texts = Array.isArray(entries) ? entries.filter(one => typeof one === 'string') : []
+  return { ...toWorker(header, ''), entries: texts, takesProgram: takesProgram === true }
 }
 
 function toExit(header: Record<string, unknown>): WorkerExit {

@@ -7,7 +7,7 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
-import { backoffDelay, type Clock, Timer } from '../core/clock.ts'
+import { backoffDelay, type Clock, Timer, within } from '../core/clock.ts'
 import { lowerPriority } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { killGroupAsUser } from '../files/user-signals.ts'
@@ -15,7 +15,6 @@ import { findVersionProblem } from './binaries.ts'
 import { ControlConnection, DAEMON_READY_TIMEOUT_MS, type DaemonInfo, type DaemonWorker } from './control-connection.ts'
 import { endDaemon, killGroup, type StartedWorker, type WorkerExit, WorkerRecords } from './started-worker.ts'
 import { type ReadyConnection, type ReadyWorker, ReadyWorkers } from './ready-workers.ts'
-import type { DaemonView, SocketHealth } from './runtime.ts'
 import type { PeerTrust } from './worker-socket.ts'
 
 /** Restart delay of a daemon that dies: first, largest. It doubles while the daemon dies at its start. */
@@ -32,7 +31,7 @@ const LAST_LINE_WAIT_MS = 50
 /** Milliseconds that calls wait for a daemon elsewhere that was lost, while it is connected to again. */
 const RECONNECT_WAIT_MS = 1000
 /** Milliseconds after which a daemon hears that a worker which waited has its function. */
-const TELL_DELAY_MS = 15
+const ANNOUNCE_DELAY_MS = 15
 /** Kept of the daemon's last line on stderr, for the reason. */
 const MAX_REASON_CHARS = 300
 
@@ -70,7 +69,8 @@ export class Daemon {
     this.uri = options.externalUri ?? ''
   }
 
-  get facts(): DaemonView['facts'] {
+  /** The process, null where it is not ours; how often it came up again, and monotonic ms when it did last, null while it is not up. */
+  get facts(): { pid: number | null; restarts: number; upSince: number | null } {
     const upSince = this.state === 'up' ? this.#upSince : null
     return { pid: this.#child?.pid ?? null, restarts: Math.max(0, this.#timesUp - 1), upSince }
   }
@@ -88,19 +88,17 @@ export class Daemon {
       reason = `${reason}; ${this.#options.externalUri === null ? 'restarting' : 'reconnecting'} in ${left} ms`
     }
     if (this.state === 'up' && this.#trouble !== null) return { index, uri, up: false, reason: this.#trouble }
-    // One that nobody needs yet is not broken.
+    // One that is not needed yet is not broken.
     return { index, uri, up: this.state === 'up' || this.state === 'idle', reason }
   }
 
   /** Milliseconds until it may be up: 0 while starting, Infinity when it is not going to be. */
   delay(now: number): number {
-    if (this.state === 'starting') return this.#isLongGone(now) ? Number.POSITIVE_INFINITY : 0
+    // Calls do not wait for one elsewhere that was lost and does not accept a connection.
+    const isLost = this.#options.externalUri !== null && this.#failures > 0
+    if (this.state === 'starting')
+      return isLost && now - this.#attemptAt >= RECONNECT_WAIT_MS ? Number.POSITIVE_INFINITY : 0
     return this.state === 'waiting' ? Math.max(0, this.#retryAt - now) : Number.POSITIVE_INFINITY
-  }
-
-  /** True for one elsewhere that nobody should wait for: it was lost, and a connection to it is not coming about. */
-  #isLongGone(now: number): boolean {
-    return this.#options.externalUri !== null && this.#failures > 0 && now - this.#attemptAt >= RECONNECT_WAIT_MS
   }
 
   /** Resolves when the state changes next. */
@@ -152,13 +150,13 @@ export class Daemon {
       this.#handleExited(ready.worker, { code: null, signal: null, reason: message })
     }
     // The daemon is not what the call waits for, and awake it would take the processor from those that are.
-    const tell = async (): Promise<void> => {
+    const announce = async (): Promise<void> => {
       const { pid } = await control.start(request.toHeader(ready.worker))
       // One that waited for its program may have been offered before its process was there.
       const live = this.#workers.get(ready.worker)
       if (live !== undefined) live.pid = pid
     }
-    this.#options.clock.setTimeout(() => tell().catch(fail), TELL_DELAY_MS)
+    this.#options.clock.setTimeout(() => announce().catch(fail), ANNOUNCE_DELAY_MS)
     return started
   }
 
@@ -212,7 +210,7 @@ export class Daemon {
     const child = spawn(launch.command, launch.args, {
       cwd: launch.cwd,
       env: launch.env,
-      // A group of its own: Ctrl-C in the terminal is for the gateway, which first lets its requests finish.
+      // A separate group: Ctrl-C in the terminal is for the gateway, which first lets its requests finish.
       detached: true,
       stdio: ['pipe', 'pipe', 'pipe'],
     })
@@ -231,13 +229,11 @@ export class Daemon {
     child.once('error', error => this.#handleChildEnd(child, `cannot run ${launch.command}: ${error.message}`))
     child.once('exit', (code, signal) => {
       const end = signal === null ? `exited with code ${code}` : `ended by ${signal}`
-      const reason = () => (this.#lastLine === '' ? end : `${end}: ${this.#lastLine}`)
-      const finish = () => this.#handleChildEnd(child, reason(), signal !== null)
-      // Its last line tells why, but a process it left behind may hold the pipe open.
-      const timer = clock.setTimeout(finish, LAST_LINE_WAIT_MS)
-      child.once('close', () => {
-        clock.clearTimeout(timer)
-        finish()
+      // Its last line has the reason, but a process it left behind may hold the pipe open.
+      const closed = new Promise(resolve => child.once('close', resolve))
+      void within(clock, LAST_LINE_WAIT_MS, closed).then(() => {
+        const reason = this.#lastLine === '' ? end : `${end}: ${this.#lastLine}`
+        this.#handleChildEnd(child, reason, signal !== null)
       })
     })
     // It listens when it listens; until then a connection is refused.
@@ -330,7 +326,7 @@ export class Daemon {
     this.#child = null
     this.#control?.close()
     this.#control = null
-    // Their sockets are private to this gateway; without the daemon nobody would end them.
+    // Their sockets are private to this gateway; without the daemon nothing else would end them.
     this.#dropWorkers(`daemon ${reason}`)
     killGroup(child.pid)
     if (this.state !== 'closed') this.#fail(reason, isKilled)
@@ -389,6 +385,14 @@ export class Daemon {
 }
 
 // Options and events of a daemon.
+
+export interface SocketHealth {
+  /** From 1. */
+  index: number
+  uri: string
+  up: boolean
+  reason: string
+}
 
 /** How to start a daemon process. */
 export interface Launch {

@@ -6,7 +6,7 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, within } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
@@ -172,10 +172,11 @@ export class Dispatcher {
     for (const [key, set] of this.#sets) {
       const fn = functions.get(key)
       if (fn === undefined || !isSame(fn, set.fn) || this.#isMoved(fn)) this.#replace(key, set, fn)
-      // What it failed for may be in a file that it never came to load.
+      // The mistake may be in a file that it never came to load.
       else if (set.loadError !== null) set.load()
     }
-    for (const fn of changed) this.#loadAhead(fn)
+    for (const fn of changed)
+      if (this.#options.runtimes.has(fn.runtime) && this.#refusalOf(fn) === null) this.setOf(fn).load()
     const used = new Set<RuntimeName>()
     for (const fn of functions.values()) {
       const runtime = this.#options.runtimes.get(fn.runtime)
@@ -189,20 +190,16 @@ export class Dispatcher {
     for (const runtime of this.#options.runtimes.values()) if (!used.has(runtime.name)) runtime.rest()
   }
 
-  /** Resolves when every call is over or `timeoutMs` ms have passed; what then still runs is killed. */
+  /** Resolves when every call is over or `timeoutMs` ms have passed; calls that still run then are killed. */
   async close(timeoutMs: number): Promise<void> {
-    const { clock } = this.#options
     this.#isClosing = true
     this.#loads.close()
     for (const [key, set] of this.#sets) this.#retire(key, set)
     if (this.#leaving.size > 0 && timeoutMs > 0) {
-      await new Promise<void>(resolve => {
-        const timer = clock.setTimeout(resolve, timeoutMs)
-        this.#emptied = () => {
-          clock.clearTimeout(timer)
-          resolve()
-        }
+      const emptied = new Promise<void>(resolve => {
+        this.#emptied = resolve
       })
+      await within(this.#options.clock, timeoutMs, emptied)
     }
     for (const set of this.#leaving) set.close()
   }
@@ -224,7 +221,7 @@ export class Dispatcher {
       this.#retire(key, set)
       return
     }
-    // What was not prepared yet, or half saved, never will be: whoever waits for it gets the new version instead of an error.
+    // A version that was not prepared yet, or half saved, never will be: its calls get the new version instead of an error.
     const waiting = set.takeHeld()
     const older = this.#isMoved(fn) ? null : set.standIn()
     this.#leave(key, set)
@@ -249,11 +246,6 @@ export class Dispatcher {
       if (changed.length > MAX_LOADED_AHEAD) return []
     }
     return changed
-  }
-
-  #loadAhead(fn: FunctionVersion): void {
-    if (!this.#options.runtimes.has(fn.runtime) || this.#refusalOf(fn) !== null) return
-    this.setOf(fn).load()
   }
 
   /** True for a function that runs as another user from now on, or not at all. */
@@ -292,7 +284,10 @@ export class Dispatcher {
       ...this.#options,
       fn,
       // `max_workers` bounds the calls; each socket has its turn all the same.
-      maxWorkers: Math.max(Math.min(maxWorkersOf(fn), runtime.maxWorkers), runtime.sockets?.count ?? 1),
+      maxWorkers: Math.max(
+        Math.min(toMaxActive(fn.policy) || MAX_WORKERS_UNLIMITED, runtime.maxWorkers),
+        runtime.sockets?.count ?? 1,
+      ),
       processors: this.#processors,
       minWarm: minWarmOf(fn),
       idleTtlMs: idleTtlSecondsOf(fn) * 1000,
@@ -322,10 +317,6 @@ export class Dispatcher {
 /** True when workers started for one may serve the other. */
 function isSame(a: FunctionVersion, b: FunctionVersion): boolean {
   return a === b || (isSameVersion(a, b) && JSON.stringify(a.policy) === JSON.stringify(b.policy))
-}
-
-function maxWorkersOf({ policy }: FunctionVersion): number {
-  return toMaxActive(policy) || MAX_WORKERS_UNLIMITED
 }
 
 function minWarmOf({ policy }: FunctionVersion): number {

@@ -35,7 +35,7 @@ interface FunctionUsersOptions {
   range: UidRange
   /** `.svc` in it remembers who is who. */
   functionsRoot: string
-  /** What is done with functions whose files others can read. */
+  /** The treatment of functions whose files others can read. */
   files: Settings['isolationFiles']
   limits: ResourceLimits
   /** True while workers of a function that is gone may still run. */
@@ -76,7 +76,7 @@ export class FunctionUsers {
     const before = JSON.stringify([...this.#uids])
     this.#closeOwnFolders()
     this.#functions = functions
-    // Owners first: an id that somebody gave a folder to must not be chosen for another function.
+    // Owners first: an id that owns a folder must not be chosen for another function.
     const held = new Set<number>()
     const rest = [...functions.values()].filter(fn => !this.#takeOwner(fn, held))
     for (const { key } of rest) this.#settle(key, held)
@@ -130,7 +130,7 @@ export class FunctionUsers {
 
   /**
    * Whom package tools run as.
-   * @param key - of a function, or `pack <folder>` for a shared pack, which is no function's to change
+   * @param key - of a function, or `pack <folder>` for a shared pack, which functions cannot change
    * @throws Error when no id is left
    */
   toolUserOf(key: string): ToolUser {
@@ -142,7 +142,7 @@ export class FunctionUsers {
     return user
   }
 
-  /** What the gateway keeps in `.svc`, such as builds, is not for functions; shared packs are, and folders of users. */
+  /** Functions have no access to `.svc`, such as its builds, except to shared packs and to folders of users. */
   #closeOwnFolders(): void {
     for (const { name, stats } of this.#state.list(/^(?!(?:packs|users)$)/)) {
       if (stats.isDirectory() && (stats.mode & 0o077) !== 0) chmodSync(this.#state.pathOf(name), 0o700)
@@ -255,7 +255,7 @@ export class FunctionUsers {
     try {
       for (const path of open) files.close(path, uid)
     } catch {
-      // Not ours to change: whoever owns them is told what to type.
+      // Not ours to change: the warning names the command for their owner.
     }
     return files.findOpen(fn, uid)
   }
@@ -284,7 +284,7 @@ export class FunctionUsers {
   }
 }
 
-/** `<function>/.go-build/<handler>/bin/<program>`: the handler's folder is for its user and for whoever builds. */
+/** `<function>/.go-build/<handler>/bin/<program>`: the handler's folder is for its user and for the build. */
 function openBuild(program: string, uid: number): void {
   const folder = dirname(dirname(program))
   const { gid, mode } = lstatSync(folder)
@@ -303,7 +303,7 @@ function readState(folder: OwnFolder): Map<string, number> {
     if (!isObject(value) || !isObject(value.users)) return new Map()
     return new Map(Object.entries(value.users).filter((entry): entry is [string, number] => Number.isInteger(entry[1])))
   } catch {
-    // Missing, or not ours: users are given anew, by the same rule.
+    // Missing, or not ours: users are assigned again, by the same rule.
     return new Map()
   }
 }
@@ -350,7 +350,7 @@ export function removeUserFolders(sockets: OwnFolder): void {
 // Ends what a function's user left behind when one of its workers has ended.
 
 export class UserProcesses {
-  /** By user id: what goes on, and whether it is done once more. */
+  /** By user id: the work under way, and whether it is done once more. */
   readonly #ending = new Map<number, { isAsked: boolean; done: Promise<void> }>()
   readonly #end: (uid: number) => Promise<void>
 

@@ -22,24 +22,14 @@ export class LuaRuntime implements Runtime {
   readonly preparer = null
   readonly maxWorkers = Math.min(Math.max(2 * availableParallelism(), LUA_THREADS.min), LUA_THREADS.max)
   readonly #facts: StartFacts
-  readonly #threads: LuaThreads
+  readonly threads: LuaThreads
   #isNeeded = false
   #isClosed = false
 
   /** @param memory - most megabytes that the Lua code of one thread may hold, and that of all together */
   constructor(memory: Pick<Settings, 'workerMemoryMb' | 'luaMemoryMb'>, facts: StartFacts) {
     this.#facts = facts
-    this.#threads = new LuaThreads(memory.workerMemoryMb, memory.luaMemoryMb)
-  }
-
-  /** Threads that have not ended, the spare one included. */
-  get threadCount(): number {
-    return this.#threads.count
-  }
-
-  /** Megabytes that all threads hold together, as they said last. */
-  get heldMb(): number {
-    return this.#threads.heldMb
+    this.threads = new LuaThreads(memory.workerMemoryMb, memory.luaMemoryMb)
   }
 
   start(): Promise<void> {
@@ -56,7 +46,7 @@ export class LuaRuntime implements Runtime {
 
   spawn(set: WorkerOwner): LuaThread {
     // The next spare thread starts when this one is through and its answer is passed on: it would slow the first call.
-    return new LuaThread(set, this.#threads, toStartHeader(set.fn, this.#facts), () =>
+    return new LuaThread(set, this.threads, toStartHeader(set.fn, this.#facts), () =>
       setImmediate(() => this.#keepSpare()),
     )
   }
@@ -75,11 +65,11 @@ export class LuaRuntime implements Runtime {
 
   close(): Promise<void> {
     this.#isClosed = true
-    return this.#threads.close()
+    return this.threads.close()
   }
 
   #keepSpare(): void {
-    this.#threads.keepSpare(this.#isNeeded && !this.#isClosed)
+    this.threads.keepSpare(this.#isNeeded && !this.#isClosed)
   }
 }
 
@@ -124,7 +114,9 @@ class LuaThread extends Worker {
     this.#thread = thread
     this.#progress = progress
     thread.on('message', (message: unknown[]) => this.#read(message))
-    thread.on('error', error => this.#handleThreadError(error))
+    thread.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+      this.#reason ??= code === OUT_OF_MEMORY ? 'out of memory' : `thread failed: ${message}`
+    })
     thread.once('exit', () => this.#handleExit())
     this.#loadTimer = new Timer(set.clock)
     this.#loadTimer.set(WORKER_READY_TIMEOUT_MS, () => this.handleSlowLoad())
@@ -158,7 +150,7 @@ class LuaThread extends Worker {
   protected override endNow(): void {
     this.#isKilled = true
     this.#loadTimer.clear()
-    // Stops Lua code in the middle of an instruction; what it said before is still read.
+    // Stops Lua code in the middle of an instruction; its earlier messages are still read.
     void this.#thread.terminate()
   }
 
@@ -237,7 +229,7 @@ class LuaThread extends Worker {
     }
     const bytes = body as Uint8Array
     this.handleReply(id, head, Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), false)
-    // Whoever needs it further has a copy.
+    // A receiver that needs it further has a copy.
     giveBack(bytes)
   }
 
@@ -245,10 +237,6 @@ class LuaThread extends Worker {
     if (fields.ends === true) this.handleLastError(id, toRuntimeError(fields, this.set.fn))
     // Also a timeout: the thread ends a late call itself when this process is too busy to do it in time.
     else this.handleError(id, toRuntimeError(fields, this.set.fn))
-  }
-
-  #handleThreadError(error: Error & { code?: string }): void {
-    this.#reason ??= error.code === OUT_OF_MEMORY ? 'out of memory' : `thread failed: ${error.message}`
   }
 
   #handleExit(): void {
@@ -333,7 +321,7 @@ export class LuaThreads {
 
   /**
    * Ends threads that hold much and do nothing while all together hold too much, the largest first: one that runs looks at
-   * its memory itself, one that waits does not. What those hold that are about to end is given back already, for this.
+   * its memory itself, one that waits does not. The memory of threads that are about to end counts as given back.
    */
   relieve(): void {
     let excess = Atomics.load(this.#memory, TOTAL) - this.#memory[LIMIT]!

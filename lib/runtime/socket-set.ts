@@ -17,7 +17,7 @@ import { DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 interface SocketSetOptions extends Omit<DaemonOptions, 'index' | 'externalUri' | 'launch'> {
   /** Memory for large frames. */
   pool: BytePool
-  /** Sockets of daemons that somebody else runs; then none is spawned. */
+  /** Sockets of external daemons; then none is spawned. */
   externalUris: readonly string[]
   /** Daemons to spawn, used without `externalUris`. */
   daemonCount: number
@@ -71,9 +71,8 @@ export class SocketSet implements Runtime {
   }
 
   start(): Promise<void> {
-    if (this.#isClosed) return Promise.resolve()
-    this.#started ??= this.#start()
-    return this.#started
+    if (!this.#isClosed) this.#started ??= this.#start()
+    return this.#started ?? Promise.resolve()
   }
 
   async #start(): Promise<void> {
@@ -108,7 +107,12 @@ export class SocketSet implements Runtime {
   /** @param early - JSON text of the worker's own `start` */
   #toRequest(fn: FunctionVersion, program: string | null, early: string, mayBeReady: boolean): StartRequest {
     const { facts, runtime, startsEarly } = this.#options
-    const user = this.#userOf(fn, program)
+    let user: FunctionUser | null
+    try {
+      user = this.#options.userOf(fn, program)
+    } catch (error) {
+      throw this.#toDown((error as Error).message)
+    }
     const fields = {
       key: fn.key,
       runtime,
@@ -173,14 +177,6 @@ export class SocketSet implements Runtime {
     return this.daemons.filter(({ state }) => state === 'up').map(({ index }) => index)
   }
 
-  #userOf(fn: FunctionVersion, program: string | null): FunctionUser | null {
-    try {
-      return this.#options.userOf(fn, program)
-    } catch (error) {
-      throw this.#toDown((error as Error).message)
-    }
-  }
-
   health(): RuntimeHealth {
     const sockets = this.daemons.map(daemon => daemon.health())
     const down = sockets.filter(socket => !socket.up)
@@ -188,13 +184,10 @@ export class SocketSet implements Runtime {
     let reason = sockets[0]!.reason
     if (down.length > 0 && up) reason = `${down.length} of ${sockets.length} sockets down: ${down[0]!.reason}`
     else if (down.length > 0) reason = down[0]!.reason
-    return { routing: sockets.length > 1 ? 'round_robin' : 'single', up, reason, version: this.#findVersion(), sockets }
-  }
-
-  #findVersion(): string | null {
     const { toolchain } = this.#options
-    if (toolchain !== undefined) return toolchain.version ?? null
-    return this.daemons.find(({ info }) => info !== null)?.info?.version ?? null
+    const known = this.daemons.find(({ info }) => info !== null)?.info?.version
+    const version = (toolchain === undefined ? known : toolchain.version) ?? null
+    return { routing: sockets.length > 1 ? 'round_robin' : 'single', up, reason, version, sockets }
   }
 
   async close(): Promise<void> {

@@ -1,8 +1,9 @@
-/** Workers that somebody started for a function, as those who call them see them. Owner: §1, page runtime/daemon. */
+/** Started workers, as their callers see them. Owner: §1, page runtime/daemon. */
 
 import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, within } from '../core/clock.ts'
 import type { ReadyConnection } from './ready-workers.ts'
 import type { WorkerAddress } from './worker-socket.ts'
 
@@ -28,7 +29,7 @@ export interface StartedWorker extends WorkerAddress {
 export interface WorkerSource {
   /**
    * @param loadOf - workers the function has at a socket: it is started where there are fewest
-   * @param onSocket - told at once, and again when another socket has to do it, which socket (from 1) is asked
+   * @param onSocket - gets the socket (from 1) that is asked, and again when another socket has to do it
    * @throws GatewayError RUNTIME_DOWN when no socket of the runtime can start one
    */
   startWorker(
@@ -110,7 +111,7 @@ export class WorkerRecords {
     return made
   }
 
-  /** Tells all that listen, once. */
+  /** Reports the end to all listeners, once. */
   end(id: string, exit: WorkerExit): void {
     const record = this.#live.get(id)
     if (record === undefined) {
@@ -149,17 +150,11 @@ export function killGroup(pid: number | undefined): void {
 }
 
 /** Ends a daemon that runs, with its group when it takes too long. */
-export function endDaemon(child: ChildProcess, clock: Pick<Clock, 'setTimeout' | 'clearTimeout'>): Promise<void> {
-  return new Promise(resolve => {
-    const timer = clock.setTimeout(() => killGroup(child.pid), DAEMON_STOP_GRACE_MS)
-    const end = (): void => {
-      clock.clearTimeout(timer)
-      resolve()
-    }
-    child.once('exit', end)
-    // It never ran.
-    child.once('error', end)
-    // It ends at the end of its control input.
-    child.stdin?.destroy()
-  })
+export async function endDaemon(child: ChildProcess, clock: Clock): Promise<void> {
+  // An error: it never ran.
+  const ended = once(child, 'exit').catch(() => [])
+  // It ends at the end of its control input.
+  child.stdin?.destroy()
+  if ((await within(clock, DAEMON_STOP_GRACE_MS, ended)) === null) killGroup(child.pid)
+  await ended
 }

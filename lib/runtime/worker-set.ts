@@ -15,7 +15,7 @@ import { Backlog, LoadRetry, type LoadTurns, type OlderSet, Preparation, StandIn
 import type { RuntimeCall } from './call.ts'
 import { Growth, type Processors } from './growth.ts'
 import type { Preparer, Sockets } from './runtime.ts'
-import { CrashLoop, IdleWorkers, WarmWorkers } from './warm-workers.ts'
+import { CrashLoop, WarmWorkers } from './warm-workers.ts'
 import { FAST_CALL_MS, STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
 
 /** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
@@ -40,7 +40,6 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   readonly #growth: Growth
   readonly #loadRetry: LoadRetry
   readonly #growTimer: Timer
-  readonly #idle: IdleWorkers
   readonly #warm: WarmWorkers
   readonly #crashLoop: CrashLoop
   #retired: boolean
@@ -68,14 +67,13 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#turns = options.sockets === null ? null : new SocketTurns(options.sockets)
     this.#retired = options.isRetired ?? false
     this.#standIn = new StandIn(options.older ?? null)
-    this.#warm = new WarmWorkers(options.minWarm, {
-      clock: options.clock,
+    this.#warm = new WarmWorkers({
+      ...options,
       crashLoop: this.#crashLoop,
-      count: () => this.workers.length,
+      workers: this.workers,
       mayStart: () => this.#preparation.isDone && !this.#loadRetry.isWaiting && !this.#isFrozen,
       start: () => this.#start(),
     })
-    this.#idle = new IdleWorkers({ ...options, workers: this.workers, minWarm: () => this.#minWarm })
     this.#loadRetry = new LoadRetry({
       clock: options.clock,
       changeOf: () => options.changeOf?.(options.fn) ?? null,
@@ -96,7 +94,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     return this.#loadError
   }
 
-  /** Why starts are delayed at the moment, null when they are not; for health. */
+  /** Why starts are delayed now, null when they are not; for health. */
   get problem(): string | null {
     return this.#crashLoop.errorAt(this.clock.monotonic())?.message ?? null
   }
@@ -119,7 +117,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
       this.#preparation.hold(call, now)
       return
     }
-    if (this.#turns?.isDue(now) === true) this.#spread(now, this.#turns.up())
+    if (this.#turns?.isDue(now) === true) this.#spread(now)
     if (this.#backlog.isEmpty) {
       const worker = this.#pick(now)
       if (worker !== null) {
@@ -192,7 +190,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     if (!this.#isLoaded) return this.#standIn.pass()
     const isProgram = this.#preparation.program !== null
     if (!isProgram && !this.isWarm) return null
-    // A program of its own stays what it was; other workers read the folder when they start.
+    // A compiled program stays the same; other workers read the folder when they start.
     this.#isFrozen = !isProgram
     if (this.#isFrozen) this.#warm.wanted = this.workers.length
     return this
@@ -209,7 +207,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   /** Fewer workers need to stay than before. */
   watchIdle(): void {
-    if (!this.#retired) this.#idle.watch()
+    if (!this.#retired) this.#warm.watchIdle()
   }
 
   /** Runs what it has, takes nothing new, then ends. */
@@ -244,7 +242,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#checkEmpty()
   }
 
-  // What workers report.
+  // Reports of workers.
 
   handleAbandoned(): void {
     if (!this.#backlog.isEmpty) this.#grow(this.clock.monotonic())
@@ -273,7 +271,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     if (worker.inflight.size > 0 || worker.state !== 'ready') return
     if (this.#retired) {
       if (this.#backlog.isEmpty) worker.stop()
-    } else this.#idle.watch()
+    } else this.#warm.watchIdle()
   }
 
   handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void {
@@ -394,10 +392,6 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#checkEmpty()
   }
 
-  get #minWarm(): number {
-    return Math.max(this.#warm.wanted, this.#options.isLent?.() === true ? 1 : 0)
-  }
-
   get #maxWorkers(): number {
     return this.#isFrozen ? 0 : this.#options.maxWorkers
   }
@@ -418,9 +412,9 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   }
 
   /** Gives every socket that is up a worker, at the cost of a spare one elsewhere when there are as many as may be. */
-  #spread(now: number, up: readonly number[]): void {
+  #spread(now: number): void {
     if (this.#retired || this.#isFrozen || this.#crashLoop.errorAt(now) !== null) return
-    for (const index of up) {
+    for (const index of this.#options.sockets!.up()) {
       if (this.loadOf(index) > 0) continue
       if (this.workers.length >= this.#maxWorkers) {
         const spare = this.workers.find(
@@ -485,11 +479,8 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     const busy = this.workers.filter(({ activity }) => activity === 'busy')
     const limit = length < this.#maxWorkers ? this.#growth.limit(now, length, busy) : length
     if (limit === null) return 0
-    return limit > length ? Math.min(limit, this.#maxWorkers) - length : this.#reclaim(now)
-  }
-
-  /** Ends a worker that is busy for a client that left. @returns how many may be started in its place */
-  #reclaim(now: number): number {
+    if (limit > length) return Math.min(limit, this.#maxWorkers) - length
+    // One that is busy for a client that left makes room.
     const worker = this.workers.find(one => one.isForNobody && one.hadTimeToObey(now))
     worker?.kill()
     return worker === undefined ? 0 : 1
@@ -513,8 +504,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   #clearTimers(): void {
     this.#growTimer.clear()
-    this.#warm.end()
-    this.#idle.close()
+    this.#warm.close()
     this.#loadRetry.stop()
     this.#endLoad()
   }
@@ -567,11 +557,6 @@ class SocketTurns {
     if (now < this.#lookAt) return false
     this.#lookAt = now + SPREAD_INTERVAL_MS
     return true
-  }
-
-  /** Indexes of the sockets that are up. */
-  up(): readonly number[] {
-    return this.#sockets.up()
   }
 }
 

@@ -1,18 +1,18 @@
 /** The connection to a worker: dialled, and where it lies elsewhere, proved before anything is sent. Owner: page runtime/greeting. */
 
+import { once } from 'node:events'
 import net from 'node:net'
 import tls from 'node:tls'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { PROTOCOL_VERSION } from '../core/limits.ts'
 import { GatewayGreeting } from './greeting.ts'
-import { encodeFrame, KIND } from './wire-protocol.ts'
+import { encodeHello } from './wire-protocol.ts'
 
 /** Where a worker is reached. */
 export interface WorkerAddress {
   id: string
   /** `unix:/path`, `tcp://host:port` or `tls://host:port`. */
   uri: string
-  /** True when that is the socket of its daemon, who has to be told which worker is meant. */
+  /** True when that is the socket of its daemon, which has to know which worker is meant. */
   isShared: boolean
   trust: PeerTrust
 }
@@ -20,7 +20,7 @@ export interface WorkerAddress {
 export interface PeerEvents {
   /** Memory for the next read. */
   toReadInto(): Buffer
-  /** So many bytes of it were read. @returns true */
+  /** `length` bytes of it were read. @returns true */
   onRead(length: number): boolean
   /** The peer has proved itself; `rest` is what it sent behind that. Only where `needsProof` says so. */
   onProven(rest: Buffer): void
@@ -28,10 +28,9 @@ export interface PeerEvents {
 }
 
 const NO_BYTES = Buffer.alloc(0)
-const VERSION_BODY = Buffer.from([PROTOCOL_VERSION])
 
 /**
- * @param secretName - a value of the function that nobody but its worker may get; null when it has none
+ * @param secretName - a value of the function that only its worker may get; null when it has none
  * @throws Error with a reason
  */
 export function connectWorker(
@@ -46,7 +45,7 @@ export function connectWorker(
   try {
     return connectPeer(uri, trust, events)
   } catch (error) {
-    // The address was told by the daemon, which may be anybody's.
+    // The address comes from the daemon, which may be anybody's.
     throw new Error(`the daemon names a worker socket that cannot be used: ${(error as Error).message}`)
   }
 }
@@ -83,15 +82,15 @@ export function connectPeer(uri: string, trust: PeerTrust, events: PeerEvents): 
   return socket
 }
 
-/** The name of a value that nobody but its worker may get; null when the function has none. */
+/** The name of a value that only its worker may get; null when the function has none. */
 export function findSecret({ env }: FunctionVersion): string | null {
   return Object.keys(env).find(name => env[name]!.isSecret) ?? null
 }
 
-/** What the connection is for. */
+/** The frame that says what the connection is for. */
 export function toWorkerHello({ id, isShared }: WorkerAddress): Buffer {
   const fields = isShared ? { role: 'worker', worker: id } : { role: 'worker' }
-  return encodeFrame(KIND.hello, 0, JSON.stringify(fields), VERSION_BODY)
+  return encodeHello(fields)
 }
 
 // Connections to daemons and their workers: unix, tcp, or tcp inside TLS.
@@ -151,16 +150,13 @@ export function dial(uri: string, { ca }: PeerTrust, onread?: OnRead): net.Socke
 }
 
 /** True when a process answers at a unix socket. */
-export function isAnswered(path: string): Promise<boolean> {
-  return new Promise(resolve => {
-    const probe = net.connect({ path })
-    const settle = (answered: boolean): void => {
-      probe.destroy()
-      resolve(answered)
-    }
-    probe.once('connect', () => settle(true))
-    probe.once('error', () => settle(false))
-  })
+export async function isAnswered(path: string): Promise<boolean> {
+  const probe = net.connect({ path })
+  const isConnected = once(probe, 'connect').then(
+    () => true,
+    () => false,
+  )
+  return isConnected.finally(() => probe.destroy())
 }
 
 /** Channel binding of a proof, so that a proxy cannot relay it; '' without TLS. */

@@ -4,7 +4,7 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Semaphore } from '../core/semaphore.ts'
 import { type CallHost, OpenCalls, type RuntimeCall, StreamWindow } from './call.ts'
@@ -26,7 +26,7 @@ interface WorkerEnd {
   unexpected: boolean
   /** True when everything it said before its end was read: only then it is known which calls were not begun. */
   complete: boolean
-  /** True when nothing of what it was sent has reached it: that it ended is no failure of the function. */
+  /** True when it received nothing: its end does not count as a failure of the function. */
   unheard?: boolean
 }
 
@@ -100,7 +100,7 @@ export abstract class Worker implements CallHost {
   protected abstract endNow(): void
   /** Lets it finish background work, then ends it. */
   protected abstract endGracefully(): void
-  /** It sent far more of a stream than was granted; what ends the worker at once. */
+  /** It sent far more of a stream than was granted: the worker ends at once. */
   protected handleOverrun(): void {
     this.kill()
   }
@@ -110,7 +110,7 @@ export abstract class Worker implements CallHost {
     return null
   }
 
-  /** What it does, in the words of metrics. */
+  /** Its activity, in the words of metrics. */
   get activity(): 'starting' | 'idle' | 'busy' | 'ending' {
     if (this.state === 'starting') return 'starting'
     if (this.state !== 'ready') return 'ending'
@@ -159,13 +159,13 @@ export abstract class Worker implements CallHost {
   /** The receiver of a stream took `bytes`. */
   grant(call: RuntimeCall, bytes: number): void {
     if (call.phase !== 'streaming' || bytes <= 0) return
-    const told = call.window!.take(bytes)
-    if (told > 0) this.sendMore(call, told)
+    const granted = call.window!.take(bytes)
+    if (granted > 0) this.sendMore(call, granted)
     // The worker was waiting for its client until now: its time starts again.
     if (call.deadline === Number.POSITIVE_INFINITY) this.#extend(call, this.set.clock.monotonic())
   }
 
-  /** Nobody waits for this open call any more. It may go on to its deadline, or until its place is needed. */
+  /** The client of this open call left. It may go on to its deadline, or until its place is needed. */
   abandon(call: RuntimeCall): void {
     this.inflight.leave(call)
     this.#leftAt = this.set.clock.monotonic()
@@ -211,7 +211,7 @@ export abstract class Worker implements CallHost {
     this.endNow()
   }
 
-  // What the subclass reports.
+  // Reports of the subclass.
 
   handleReady(maxInflight: number): void {
     if (this.state !== 'starting') return
@@ -261,7 +261,7 @@ export abstract class Worker implements CallHost {
     this.#lastSign = now
     const isGranted = call.window!.receive(body.length)
     this.#extend(call, now)
-    // Else the client is slow, and the worker goes on sending what nobody may hold for it.
+    // Else the client is slow, and the worker goes on sending bytes that must not be held for it.
     if (isGranted) call.onChunk(body)
     else this.handleOverrun()
   }
@@ -279,8 +279,8 @@ export abstract class Worker implements CallHost {
 
   /**
    * Ends an open call that got no whole reply.
-   * @param cut - what its stream ends with, if it has one
-   * @param error - what it gets otherwise; null when its worker gave no reason
+   * @param cut - the end of its stream, if it has one
+   * @param error - otherwise; null when its worker gave no reason
    */
   #endCall(id: number, cut: GatewayError | null, error: GatewayError | null): void {
     const call = this.inflight.get(id)
@@ -436,7 +436,7 @@ const STANDSTILL_MS = 25
 class DeadlineTimer {
   readonly #clock: Clock
   readonly #onDue: () => void
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   /** Monotonic ms. */
   #dueAt = 0
 
@@ -444,35 +444,29 @@ class DeadlineTimer {
   constructor(clock: Clock, onDue: () => void) {
     this.#clock = clock
     this.#onDue = onDue
+    this.#timer = new Timer(clock)
   }
 
   /** True when it runs by then, or no later than a standstill is long: calls of one moment need one timer. @param deadline - monotonic ms */
   isArmedBy(deadline: number): boolean {
-    return this.#timer !== null && this.#dueAt <= deadline + STANDSTILL_MS
+    return this.#timer.isSet && this.#dueAt <= deadline + STANDSTILL_MS
   }
 
   /** In place of the time it was armed for before. */
   arm(delayMs: number): void {
-    this.disarm()
     const ms = Math.max(1, Math.ceil(delayMs))
     this.#dueAt = this.#clock.monotonic() + ms
-    this.#timer = this.#clock.setTimeout(() => this.#handleTimer(), ms)
+    this.#timer.set(ms, () => this.#handleTimer())
   }
 
   disarm(): void {
-    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
   }
 
   /** After a moment in which this process stood still answers may lie unread: they are read before anybody is late. */
   #handleTimer(): void {
-    if (this.#clock.monotonic() - this.#dueAt <= STANDSTILL_MS) this.#fire()
-    else this.#timer = this.#clock.setTimeout(() => this.#fire(), 1)
-  }
-
-  #fire(): void {
-    this.#timer = null
-    this.#onDue()
+    if (this.#clock.monotonic() - this.#dueAt <= STANDSTILL_MS) this.#onDue()
+    else this.#timer.set(1, this.#onDue)
   }
 }
 

@@ -12,7 +12,7 @@ import type { ScheduleState } from './schedule-store.ts'
 import { Rules, Schedule } from './schedule.ts'
 import { type Work, WorkQueue } from './work-queue.ts'
 
-interface SchedulerOptions extends Omit<SchedulesOptions, 'queue' | 'rules'> {
+interface SchedulerOptions extends Omit<SchedulesOptions, 'queue'> {
   /** Milliseconds between two ticks. */
   tickMs: number
   /** Calls a function to keep it warm. Never rejects. */
@@ -29,7 +29,7 @@ export class Scheduler {
     const { clock, tickMs, enabled, ping } = options
     this.#enabled = enabled
     this.#queue = new WorkQueue({ clock, tickMs, onSetBack: now => this.#setBack(now) })
-    this.schedules = new Schedules({ ...options, queue: this.#queue, rules: new Rules() })
+    this.schedules = new Schedules({ ...options, queue: this.#queue })
     this.keepWarm = new KeepWarm({ clock, queue: this.#queue, ping })
   }
 
@@ -71,7 +71,6 @@ export const TAKEOVER_MS = 5000
 
 interface SchedulesOptions extends ScheduleRunnerOptions {
   queue: WorkQueue
-  rules: Rules
   /** False: nothing runs by itself. */
   enabled: boolean
   /** Milliseconds between two writings of the whole state. */
@@ -114,6 +113,7 @@ class Entry implements Work, Runnable {
 export class Schedules {
   readonly #options: SchedulesOptions
   readonly #runner: ScheduleRunner
+  readonly #rules = new Rules()
   readonly #random: () => number
   readonly #entries = new Map<string, Entry>()
   /** Stored states that no function has taken yet; null before the store was read. */
@@ -144,7 +144,7 @@ export class Schedules {
     return [...this.#warnings, { code: 'SCHEDULES_ELSEWHERE', path: '.svc/gateway.lock', message, hint }]
   }
 
-  /** Takes the functions of a catalog. Those that are gone are forgotten; what is the same in the others goes on. */
+  /** Takes the functions of a catalog. Those that are gone are forgotten; the unchanged ones go on. */
   adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
     const now = this.#options.clock.wall()
     const changes = new Map<string, ScheduleState | null>()
@@ -161,7 +161,7 @@ export class Schedules {
       this.#forget(key, entry)
       changes.set(key, null)
     }
-    this.#options.rules.retain(rules)
+    this.#rules.retain(rules)
     if (this.#kept !== null) void this.#runner.keep(changes)
     if (this.#isStarted) void this.#open()
   }
@@ -236,7 +236,7 @@ export class Schedules {
     entry.isGone = false
     const { schedule } = fn.policy
     const policy = schedule?.enabled === true ? schedule : null
-    const rule = policy === null ? null : this.#options.rules.of(policy)
+    const rule = policy === null ? null : this.#rules.of(policy)
     const hasChanged = entry.schedule.adopt(fn, policy, rule, now)
     if (isNew) this.#restore(entry, now)
     if (isNew) this.#recall(entry)

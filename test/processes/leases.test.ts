@@ -48,7 +48,7 @@ function createBed(policy: Partial<FunctionVersion['policy']>, isReady = true) {
   t.teardown(() => leases.close())
   const createFront = (): Acceptor => {
     const told: ToAcceptor[] = []
-    return { told, tell: message => told.push(message) }
+    return { told, post: message => told.push(message) }
   }
   const enter = (): FakeCall => {
     const call = new FakeCall(fn)
@@ -176,7 +176,7 @@ t.test(
 t.test('[processes/processes.15] who waits for room asks leased slots back, too', async t => {
   const { fn, front, leases, admission } = createBed({ maxConcurrency: 4 })
   await leases.ask(front, fn.key)
-  const other: Acceptor = { told: [], tell: () => {} }
+  const other: Acceptor = { told: [], post: () => {} }
   await leases.ask(other, fn.key)
   t.notOk(admission.canEnter(fn))
   const room = new Promise<void>(resolve => admission.onceRoom(fn, resolve))
