@@ -9,6 +9,50 @@ export interface Clock {
   clearTimeout(timer: NodeJS.Timeout): void
 }
 
+type Timers = Pick<Clock, 'setTimeout' | 'clearTimeout'>
+
+/** A timer that is set again and again; setting it moves it. */
+export class Timer {
+  readonly #clock: Timers
+  readonly #isBackground: boolean
+  #timer: NodeJS.Timeout | null = null
+
+  /** @param isBackground - true: it does not keep the process running */
+  constructor(clock: Timers, isBackground = false) {
+    this.#clock = clock
+    this.#isBackground = isBackground
+  }
+
+  get isSet(): boolean {
+    return this.#timer !== null
+  }
+
+  set(ms: number, act: () => void, isBackground = this.#isBackground): void {
+    this.clear()
+    this.#timer = this.#clock.setTimeout(() => {
+      this.#timer = null
+      act()
+    }, ms)
+    if (isBackground) this.#timer.unref?.()
+  }
+
+  clear(): void {
+    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
+    this.#timer = null
+  }
+}
+
+/** The result of work that ends within `ms` milliseconds; null when it takes longer, and then it goes on. */
+export async function within<T>(clock: Timers, ms: number, work: Promise<T>): Promise<T | null> {
+  const timer = new Timer(clock)
+  const late = new Promise<null>(resolve => timer.set(ms, () => resolve(null)))
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    timer.clear()
+  }
+}
+
 interface Backoff {
   /** The first delay; each further one is `factor` times as long (default 2), up to `max` (default: no bound). */
   first: number

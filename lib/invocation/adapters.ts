@@ -29,7 +29,7 @@ export function checkAdapter({ runtime, entryFile, policy }: FunctionVersion): G
   })
 }
 
-// // Headers for handlers that were written for a cloud platform. There `x-forwarded-for`, `-proto` and `-port` are the platform's
+// Headers for handlers that were written for a cloud platform. There `x-forwarded-for`, `-proto` and `-port` are the platform's
 // word, and handlers build addresses and decide about access by them; so they are the gateway's word here, and never the
 // client's own.
 

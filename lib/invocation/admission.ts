@@ -23,8 +23,8 @@ export interface AdmissionCall {
   readonly fn: FunctionVersion
   /** `queued` and `admitted` are set here. */
   phase: CallPhase
-  /** Where it is queued or has its slot; null before and after. */
-  slots: FunctionSlots | null
+  /** Where it is queued or has its slot, which may be in another process; null before and after. */
+  slots: object | null
   queuePrevious: AdmissionCall | null
   queueNext: AdmissionCall | null
   queueTimer: NodeJS.Timeout | null
@@ -35,7 +35,7 @@ export interface AdmissionCall {
 }
 
 /** Slots and queue of one function. */
-export interface FunctionSlots {
+interface FunctionSlots {
   readonly key: string
   /** The version whose policy made `limits`: a reload brings another object. */
   fn: FunctionVersion
@@ -46,19 +46,19 @@ export interface FunctionSlots {
   last: AdmissionCall | null
   /** True while the queue is being admitted: a call that ends at once must not start a second round inside the first. */
   admitting: boolean
-  /** Told once when a call may enter again; null while nobody asked. */
+  /** Runs once when a call may enter again; null without one. */
   onRoom: (() => void) | null
   overflows: number
   queueTimeouts: number
   /** Of `active`, slots that other processes of the gateway may use as they like until they are asked back. */
   leased: number
-  /** Calls that run on those, as they were told last. */
+  /** Calls that run on those, as reported last. */
   usedElsewhere: number
   /** True while leased slots are asked back: calls without a slot wait, whatever the queue's length. */
   isRecalling: boolean
 }
 
-/** What health and metrics show of one function. */
+/** One function in health and metrics. */
 export interface AdmissionSnapshot {
   key: string
   active: number
@@ -69,10 +69,13 @@ export interface AdmissionSnapshot {
   queue_timeouts: number
 }
 
-function hasRoom({ active, queued, limits }: FunctionSlots): boolean {
-  const { maxWorkers, maxQueue, queueTimeoutMs } = limits
-  const decision = nextAdmission({ active, queued, maxWorkers, maxQueue })
-  return decision === 'run' || (decision === 'queue' && queueTimeoutMs > 0)
+function decide({ active, queued, limits: { maxWorkers, maxQueue } }: FunctionSlots) {
+  return nextAdmission({ active, queued, maxWorkers, maxQueue })
+}
+
+function hasRoom(slots: FunctionSlots): boolean {
+  const decision = decide(slots)
+  return decision === 'run' || (decision === 'queue' && slots.limits.queueTimeoutMs > 0)
 }
 
 /** Admission of all functions of a gateway. */
@@ -89,17 +92,12 @@ export class Admission {
   /**
    * Asks for a slot.
    * @returns null when the call may run now; the refusal when it may not; `'queued'` when `onAdmitted` or `onRefused`
-   *   will tell, unless `leave` comes first
+   *   follows, unless `leave` comes first
    */
   enter(call: AdmissionCall): null | 'queued' | GatewayError {
     const slots = this.#slotsOf(call.fn)
     const { limits } = slots
-    const decision = nextAdmission({
-      active: slots.active,
-      queued: slots.queued,
-      maxWorkers: limits.maxWorkers,
-      maxQueue: limits.maxQueue,
-    })
+    const decision = decide(slots)
     if (decision === 'run') {
       slots.active += 1
       call.slots = slots
@@ -126,13 +124,13 @@ export class Admission {
 
   /** Gives back the slot or leaves the queue; does nothing for a call that has neither. */
   leave(call: AdmissionCall): void {
-    const slots = call.slots
+    const slots = call.slots as FunctionSlots | null
     if (slots === null) return
     call.slots = null
     if (call.phase === 'queued') this.#unlink(slots, call)
     else slots.active -= 1
     if (slots.queued > 0) this.#admit(slots)
-    if (slots.onRoom !== null) this.#tellRoom(slots)
+    if (slots.onRoom !== null) this.#announceRoom(slots)
   }
 
   /** True when a call would run or may wait: `enter` would not refuse it now. */
@@ -148,7 +146,7 @@ export class Admission {
     this.#slotsOf(fn).onRoom = callback
   }
 
-  #tellRoom(slots: FunctionSlots): void {
+  #announceRoom(slots: FunctionSlots): void {
     if (!hasRoom(slots)) return
     const callback = slots.onRoom
     slots.onRoom = null
@@ -168,7 +166,7 @@ export class Admission {
         slots.fn = fn
         slots.limits = toAdmissionLimits(fn.policy)
         this.#admit(slots)
-        this.#tellRoom(slots)
+        this.#announceRoom(slots)
       }
     }
   }
@@ -203,7 +201,22 @@ export class Admission {
   #slotsOf(fn: FunctionVersion): FunctionSlots {
     const known = this.#functions.get(fn.key)
     if (known !== undefined) return known
-    const slots = createSlots(fn, fn.key)
+    const slots: FunctionSlots = {
+      key: fn.key,
+      fn,
+      limits: toAdmissionLimits(fn.policy),
+      active: 0,
+      queued: 0,
+      first: null,
+      last: null,
+      admitting: false,
+      onRoom: null,
+      overflows: 0,
+      queueTimeouts: 0,
+      leased: 0,
+      usedElsewhere: 0,
+      isRecalling: false,
+    }
     this.#functions.set(fn.key, slots)
     return slots
   }
@@ -230,7 +243,7 @@ export class Admission {
     slots.active -= free
     this.#admit(slots)
     if (slots.leased === 0) this.settleRecall(key)
-    if (slots.onRoom !== null) this.#tellRoom(slots)
+    if (slots.onRoom !== null) this.#announceRoom(slots)
   }
 
   giveBack(key: string, count: number): void {
@@ -238,7 +251,7 @@ export class Admission {
     if (slots === undefined) return
     slots.active -= count
     if (slots.queued > 0) this.#admit(slots)
-    if (slots.onRoom !== null) this.#tellRoom(slots)
+    if (slots.onRoom !== null) this.#announceRoom(slots)
   }
 
   /** How many calls of a function run on leased slots: for those who look. */
@@ -247,7 +260,7 @@ export class Admission {
     if (slots !== undefined) slots.usedElsewhere = count
   }
 
-  /** What came back is in: calls that still have no slot wait in the queue, as far as it goes, and the others are refused. */
+  /** The leased slots that came back are in: calls that still have no slot wait in the queue, as far as it goes, and the others are refused. */
   settleRecall(key: string): void {
     const slots = this.#functions.get(key)
     if (slots === undefined || !slots.isRecalling) return
@@ -327,25 +340,5 @@ export class Admission {
     } finally {
       slots.admitting = false
     }
-  }
-}
-
-/** Slots of a function of which nothing is known yet. @param key - of its counter; empty for one that is kept elsewhere */
-export function createSlots(fn: FunctionVersion, key: string): FunctionSlots {
-  return {
-    key,
-    fn,
-    limits: toAdmissionLimits(fn.policy),
-    active: 0,
-    queued: 0,
-    first: null,
-    last: null,
-    admitting: false,
-    onRoom: null,
-    overflows: 0,
-    queueTimeouts: 0,
-    leased: 0,
-    usedElsewhere: 0,
-    isRecalling: false,
   }
 }

@@ -86,13 +86,10 @@ export function toQueryJsonOf(query: Readonly<Record<string, unknown>>): string 
     if (value === undefined) continue
     if (Array.isArray(value)) repeated.add(name)
     const items = Array.isArray(value) ? value : [value]
-    values.set(name, items.map(item => toJsonString(toQueryText(item))).join(','))
+    const texts = items.map(item => (typeof item === 'string' ? item : (JSON.stringify(item) ?? '')))
+    values.set(name, texts.map(toJsonString).join(','))
   }
   return joinQuery(values, repeated)
-}
-
-function toQueryText(value: unknown): string {
-  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
 }
 
 function joinQuery(values: Map<string, string>, repeated: Set<string>): string {
@@ -133,31 +130,7 @@ function unquote(value: string): string {
 }
 
 /** The part of `event.context` that is the same for every call of a function; sent once, with a worker's `start`. */
-interface StaticContext {
-  runtime: string
-  function_name: string
-  version: string
-  timeout_ms: number
-  max_concurrency: number
-  max_body_bytes: number
-  worker_pool: {
-    enabled: boolean
-    min_warm: number
-    max_workers: number
-    max_queue: number
-    queue_timeout_ms: number
-    queue_poll_ms: number
-    idle_ttl_seconds: number
-    overflow_status: number
-  } | null
-  gateway: { worker_pid: number }
-  debug: { enabled: boolean }
-  /** True when a handler may answer with a proxy directive (§2.10). */
-  edge: boolean
-}
-
-/** The same for every call of a function. */
-export function toStaticContext(fn: FunctionVersion): StaticContext {
+export function toStaticContext(fn: FunctionVersion) {
   const { policy } = fn
   const pool = policy.workerPool
   return {
@@ -180,6 +153,7 @@ export function toStaticContext(fn: FunctionVersion): StaticContext {
     // Handlers expect the field. The real number would lead them to the gateway: to its environment, or to end it.
     gateway: { worker_pid: 0 },
     debug: { enabled: policy.includeDebugHeaders },
+    // True when a handler may answer with a proxy directive (§2.10).
     edge: policy.edge !== null,
   }
 }

@@ -231,13 +231,9 @@ const SETS_SESSION = new RegExp(`^[\\s=]*${SESSION_COOKIE}\\s*(?:[=;]|$)`)
  * @param sharesOrigin - the console has the same origin
  */
 export function takesOver(lowerName: string, value: string, sharesOrigin: boolean): boolean {
-  if (lowerName === 'set-cookie') return setsSession(value)
+  // A `Set-Cookie` in the place of the gateway's session: its author would choose whose session it is.
+  if (lowerName === 'set-cookie') return SETS_SESSION.test(value)
   return sharesOrigin && lowerName === 'service-worker-allowed'
-}
-
-/** True for a `Set-Cookie` that would take the place of the gateway's session: its author chooses whose session it is. */
-function setsSession(setCookie: string): boolean {
-  return SETS_SESSION.test(setCookie)
 }
 
 /** A Cookie header without the gateway's session; null when nothing is left. */
@@ -256,7 +252,7 @@ export class TrustedProxies {
   readonly #header: string | null
 
   /**
-   * @param cidrs - `10.0.0.0/8`, `fd00::/8` or single addresses; what is neither is left out (settings refuse it)
+   * @param cidrs - `10.0.0.0/8`, `fd00::/8` or single addresses; other texts are left out (settings refuse them)
    * @param header - lower-case name of the header by which they name their clients; null for the usual one
    */
   constructor(cidrs: readonly string[], header: string | null = null) {
@@ -335,17 +331,8 @@ const NAMING = [
 const FOR = /(?:^|;)\s*for\s*=\s*("[^"]*"|[^\s;]*)/i
 
 const FORWARDED_PREFIX = 'x-forwarded-'
-/** Headers by which proxies and content networks name their clients, besides those with the prefix. */
-const FORWARDING: ReadonlySet<string> = new Set([
-  'via',
-  'forwarded',
-  'x-real-ip',
-  'cf-connecting-ip',
-  'true-client-ip',
-  'x-client-ip',
-  'x-cluster-client-ip',
-  'x-original-forwarded-for',
-])
+/** Headers that a proxy or content network adds, besides those with the prefix. */
+const FORWARDING: ReadonlySet<string> = new Set([...NAMING, 'via', 'x-original-forwarded-for'])
 
 /** True when some header says that the request was passed on. Linear: for rare needs. */
 export function isForwarded(rawHeaders: readonly string[]): boolean {
@@ -364,7 +351,7 @@ export function toPlainAddress(address: string | undefined): string {
   return plain.startsWith('::ffff:') && plain.includes('.') ? plain.slice(7) : plain
 }
 
-/** `10.0.0.1:80` and `[::1]:80` without the port; what is neither stays as it is, and is then not an address. */
+/** `10.0.0.1:80` and `[::1]:80` without the port; other texts stay as they are, and are then not an address. */
 function withoutPort(text: string): string {
   const match = /^(?:\[([^[\]]*)\]|([^:[\]]*))(?::\d{1,5})?$/.exec(text)
   return match === null ? text : (match[1] ?? match[2] ?? text)

@@ -5,7 +5,7 @@ import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { toJsonRecord } from '../core/json.ts'
 import { MAX_FRAME_BYTES } from '../core/limits.ts'
 import { FRAME_LIMITS } from '../runtime/wire-protocol.ts'
-import { toCallHeader, toQueryJsonOf } from './event.ts'
+import { type EventParts, toCallHeader, toQueryJsonOf } from './event.ts'
 import { isForwardedHeader, TRIGGER_HEADER, withoutSessionCookie } from './forwarded-headers.ts'
 import { Call, type CallReceiver, type Invoker } from './invoke.ts'
 import { checkPolicy, isMethodAllowed, toMethodError } from './policy.ts'
@@ -124,41 +124,39 @@ class InternalCall implements CallReceiver {
     const refused = checkPolicy(request.fn, body?.length ?? 0)
     if (refused !== null) return refused
     try {
+      const parts = this.#toParts(request, headers)
       const isChecked = request.fn.policy.validate && !request.isUnchecked
-      const wrong = isChecked ? this.#checkSchema(request, headers, given) : null
+      const wrong = isChecked ? this.#checkSchema(request.fn, parts, headers['content-type'] ?? null, given) : null
       if (wrong !== null) return wrong
-      this.call.header = this.#toHeader(request, headers)
+      this.call.header = toCallHeader(parts)
     } catch (error) {
-      return toNoJson(error)
+      const why = (error as Error).message
+      return new GatewayError('BAD_REQUEST', `query, headers and context must be JSON values: ${why}`)
     }
     // The largest that a worker reads; a client of HTTP cannot send so much.
-    if (Buffer.byteLength(this.call.header) > FRAME_LIMITS.call.header) return toLargeHeader()
+    const { header: limit } = FRAME_LIMITS.call
+    if (Buffer.byteLength(this.call.header) > limit)
+      return new GatewayError(
+        'BODY_TOO_LARGE',
+        `query, headers and context are too large: together at most ${limit} bytes`,
+      )
     if (this.#signal?.aborted) return canceled()
     this.#signal?.addEventListener('abort', this.#onAbort, { once: true })
     return null
   }
 
   /** As a request of HTTP is checked. @returns the refusal, or null */
-  #checkSchema(
-    { fn, method, params, query }: InternalRequest,
-    headers: Record<string, string>,
-    body: Buffer | null,
-  ): GatewayError | null {
+  #checkSchema(fn: FunctionVersion, parts: EventParts, type: string | null, body: Buffer | null): GatewayError | null {
     const { schemas } = this.#invoker
     if (schemas === null) return null
+    const { method, params, queryJson, headersJson } = parts
     this.call.checkedAs = method
-    const texts = {
-      method,
-      params: params ?? null,
-      queryJson: toQueryJsonOf(query ?? {}),
-      headersJson: toJsonRecord(headers),
-    }
-    const type = headers['content-type'] ?? null
-    return schemas.checkTexts(fn, texts) ?? schemas.checkBody(fn, method, type, body)
+    const wrong = schemas.checkTexts(fn, { method, params, queryJson, headersJson })
+    return wrong ?? schemas.checkBody(fn, method, type, body)
   }
 
-  #toHeader(request: InternalRequest, headers: Readonly<Record<string, string>>): string {
-    return toCallHeader({
+  #toParts(request: InternalRequest, headers: Readonly<Record<string, string>>): EventParts {
+    return {
       id: request.id,
       ts: this.#invoker.clock.wall(),
       method: request.method,
@@ -174,23 +172,19 @@ class InternalCall implements CallReceiver {
       triggerJson: JSON.stringify(request.trigger ?? null) ?? 'null',
       trace: this.call.trace,
       traceState: this.call.traceState,
-    })
+    }
   }
 
   readonly #onAbort = (): void => this.call.fail(canceled())
 
   onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
     this.#head = head
-    if (stream && (this.#isHead || !head.hasBody)) {
-      // It would not be read.
-      this.call.abandon()
-      this.#sink?.begin(head.status, head.headers)
-      this.#finish(null)
-      return
-    }
     this.#sink?.begin(head.status, head.headers)
-    this.#take(body)
-    if (!stream) this.#finish(null)
+    // A streamed body that would not be read.
+    const isUnread = stream && (this.#isHead || !head.hasBody)
+    if (isUnread) this.call.abandon()
+    else this.#take(body)
+    if (isUnread || !stream) this.#finish(null)
   }
 
   onChunk(body: Buffer): void {
@@ -260,20 +254,11 @@ class InternalCall implements CallReceiver {
   }
 }
 
-function toNoJson(error: unknown): GatewayError {
-  return new GatewayError('BAD_REQUEST', `query, headers and context must be JSON values: ${(error as Error).message}`)
-}
-
-function toLargeHeader(): GatewayError {
-  const limit = FRAME_LIMITS.call.header
-  return new GatewayError('BODY_TOO_LARGE', `query, headers and context are too large: together at most ${limit} bytes`)
-}
-
 function canceled(): GatewayError {
   return new GatewayError('SHUTTING_DOWN', 'call canceled', { status: 0 })
 }
 
-/** Lower-case names in a record without prototype; what a public request may not pass on, this one may not either. */
+/** Lower-case names in a record without prototype; headers that a public request may not pass on are left out here too. */
 function toPlainHeaders({ headers = {}, trigger = null }: InternalRequest): Record<string, string> {
   const plain: Record<string, string> = Object.create(null)
   for (const [name, value] of Object.entries(headers)) {

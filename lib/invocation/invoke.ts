@@ -19,7 +19,7 @@ import { type ReplyHead, ReplyHeads } from './response.ts'
 import { SecretMask } from '../observe/function-output.ts'
 import { type OpenSpan, type Spans, TraceIds } from '../observe/trace.ts'
 import type { SchemaGate } from './policy.ts'
-import type { Admission, AdmissionCall, FunctionSlots } from './admission.ts'
+import type { Admission, AdmissionCall } from './admission.ts'
 
 /** Captured output of one call and stream, bytes; the rest is dropped with a note. */
 const MAX_CAPTURED_OUTPUT_BYTES = 64 * 1024
@@ -96,7 +96,7 @@ export class Call extends RuntimeCall implements AdmissionCall {
   stopEdge: (() => void) | null = null
   grantEdge: ((bytes: number) => void) | null = null
 
-  slots: FunctionSlots | null = null
+  slots: object | null = null
   queuePrevious: AdmissionCall | null = null
   queueNext: AdmissionCall | null = null
   queueTimer: NodeJS.Timeout | null = null

@@ -1,8 +1,8 @@
-/** What a call must satisfy before it runs: the rules of its function, its place among the calls that run and wait, and its schema. Owner: §7, §2.8, §8. */
+/** The conditions of a call before it runs: the rules of its function, its place among the calls that run and wait, and its schema. Owner: §7, §2.8, §8. */
 
 import type { FunctionVersion, Policy } from '../core/catalog.ts'
 import { ERROR_STATUS, GatewayError } from '../core/errors.ts'
-import { toAllow } from '../core/http-text.ts'
+import { headerOf, toAllow } from '../core/http-text.ts'
 import type { Method } from '../core/identity.ts'
 import { toMaxActive } from '../core/transitions.ts'
 import type { RequestSchema, RequestTexts } from '../validation/request-schema.ts'
@@ -26,12 +26,6 @@ export function toBodyError(maxBodyBytes: number): GatewayError {
   return new GatewayError('BODY_TOO_LARGE', `payload too large: the limit is ${maxBodyBytes} bytes`)
 }
 
-function toConfigError(problem: string): GatewayError {
-  return new GatewayError('CONFIG_BROKEN', problem, {
-    detail: { hint: 'Fix the file: until then every call that it applies to is refused.' },
-  })
-}
-
 /**
  * Checks a call against its function's policy. Methods and hosts are the route's business; a door without a route asks
  * isMethodAllowed first.
@@ -39,8 +33,12 @@ function toConfigError(problem: string): GatewayError {
  * @returns the refusal, or null
  */
 export function checkPolicy(fn: FunctionVersion, bodyBytes: number): GatewayError | null {
-  if (fn.policy.configProblem !== null) return toConfigError(fn.policy.configProblem)
-  if (bodyBytes > fn.policy.maxBodyBytes) return toBodyError(fn.policy.maxBodyBytes)
+  const { configProblem, maxBodyBytes } = fn.policy
+  if (configProblem !== null) {
+    const hint = 'Fix the file: until then every call that it applies to is refused.'
+    return new GatewayError('CONFIG_BROKEN', configProblem, { detail: { hint } })
+  }
+  if (bodyBytes > maxBodyBytes) return toBodyError(maxBodyBytes)
   return fn.policy.adapter === 'native' ? null : checkAdapter(fn)
 }
 
@@ -123,7 +121,7 @@ export class SchemaGate {
     if (this.#onDifference === null || body.length > MAX_ANSWER_BYTES || method === 'HEAD') return
     const schema = this.#checks.checkOf(fn)
     if (schema instanceof GatewayError) return
-    const difference = schema.checkResponse(method, status, typeOf(headers), body)
+    const difference = schema.checkResponse(method, status, headerOf(headers, 'content-type'), body)
     if (difference === null) return
     const reported = this.#reported.get(fn) ?? new Set()
     this.#reported.set(fn, reported)
@@ -132,9 +130,4 @@ export class SchemaGate {
     reported.add(key)
     this.#onDifference(fn, method, status, difference)
   }
-}
-
-function typeOf(headers: readonly string[]): string | null {
-  for (let i = 0; i < headers.length; i += 2) if (headers[i]!.toLowerCase() === 'content-type') return headers[i + 1]!
-  return null
 }

@@ -1,7 +1,7 @@
-/** What an acceptor has to say: the first process writes it down and tells its listeners. Owner: page processes/processes. */
+/** Records of an acceptor: the first process logs them and passes them to its listeners. Owner: page processes/processes. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import type { GatewayError, Warning } from '../core/errors.ts'
 import { isRuntimeName, toFunctionKey } from '../core/identity.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
@@ -22,60 +22,60 @@ const LINE_END = 10
 interface AcceptorJournalOptions {
   clock: Clock
   link: () => Pick<Link, 'send'>
-  tell: (message: FromAcceptor) => void
+  post: (message: FromAcceptor) => void
   /** True for a failure that the first process knows. */
-  wasTold: (error: GatewayError) => boolean
+  wasReported: (error: GatewayError) => boolean
 }
 
 type FailedCall = { fn: FunctionVersion | null; id: string; trace: string; method: string; path: string }
 
 export class AcceptorJournal {
-  /** True while somebody wants to know of requests. */
+  /** True while the first process has listeners for requests. */
   wantsRequests = false
   readonly #options: AcceptorJournalOptions
-  readonly #told = new WeakSet<GatewayError>()
+  readonly #reported = new WeakSet<GatewayError>()
   readonly #format = new AccessLogFormat()
   readonly #lines = Buffer.allocUnsafe(MANY_BYTES + MAX_LOG_LINE_BYTES + 1)
   #bytes = 0
   /** Of which no lines were made yet. */
   readonly #records: RequestRecord[] = []
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
 
   constructor(options: AcceptorJournalOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock)
   }
 
   /** Written here, so that the first process has only to copy it: most of what a line costs is making it. */
   readonly request = (record: RequestRecord): void => {
     this.#records.push(record)
     if (this.#records.length >= MANY_RECORDS) this.#write()
-    this.#timer ??= this.#options.clock.setTimeout(() => this.flush(), WAIT_MS)
+    if (!this.#timer.isSet) this.#timer.set(WAIT_MS, () => this.flush())
   }
 
   callFailed({ fn, id, trace, method, path }: FailedCall, error: GatewayError): void {
-    const { tell, wasTold } = this.#options
-    if (!isFailure(error) || wasTold(error)) return
-    this.#told.add(error)
-    tell({ kind: 'failed', key: fn?.key ?? null, call: { id, trace, method, path }, error: toErrorHeader(error) })
+    const { post, wasReported } = this.#options
+    if (!isFailure(error) || wasReported(error)) return
+    this.#reported.add(error)
+    post({ kind: 'failed', key: fn?.key ?? null, call: { id, trace, method, path }, error: toErrorHeader(error) })
   }
 
-  /** A worker failed to load or ended by itself; a call that waited for it may have told. */
+  /** A worker failed to load or ended by itself; a call that waited for it may have reported it. */
   failure(fn: FunctionVersion, error: GatewayError): void {
-    if (this.#told.has(error)) return
-    this.#options.tell({ kind: 'workerFailed', key: fn.key, error: toErrorHeader(error) })
+    if (this.#reported.has(error)) return
+    this.#options.post({ kind: 'workerFailed', key: fn.key, error: toErrorHeader(error) })
   }
 
   log(level: 'info' | 'warn' | 'error', message: string): void {
-    this.#options.tell({ kind: 'log', level, message })
+    this.#options.post({ kind: 'log', level, message })
   }
 
   warn(warning: Warning): void {
-    this.#options.tell({ kind: 'warning', warning })
+    this.#options.post({ kind: 'warning', warning })
   }
 
   flush(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
     this.#write()
     this.#send()
   }

@@ -10,11 +10,9 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
-import type { AdmissionCall, FunctionSlots } from '../invocation/admission.ts'
-import { type AdmissionLimits, toAdmissionLimits } from '../invocation/policy.ts'
 import { type Processors, systemProcessors } from '../runtime/growth.ts'
 import { FLUSH_FRAMES, SocketWorker } from '../runtime/socket-worker.ts'
-import type { StartedWorker, WorkerExit, WorkerSource } from '../runtime/started-worker.ts'
+import { type StartedWorker, WorkerEnd, type WorkerSource } from '../runtime/started-worker.ts'
 import { WorkerSet } from '../runtime/worker-set.ts'
 import { type FromAcceptor, fromErrorHeader, type LeaseMessage, type WorkerMessage } from './link.ts'
 
@@ -24,25 +22,15 @@ const MANY_CALLS = 32
 const LEASE_IDLE_MS = 30_000
 
 /** A function whose calls run here. It is what its calls have in place of a slot. */
-class Lease implements FunctionSlots {
+class Lease {
   readonly id: number
   readonly key: string
   readonly fn: FunctionVersion
-  readonly limits: AdmissionLimits
   readonly set: WorkerSet
   /** Slots; 0 for as many as come. */
   readonly slots: number
+  /** Calls that run on it. */
   active = 0
-  queued = 0
-  first: AdmissionCall | null = null
-  last: AdmissionCall | null = null
-  admitting = false
-  onRoom: (() => void) | null = null
-  overflows = 0
-  queueTimeouts = 0
-  leased = 0
-  usedElsewhere = 0
-  isRecalling = false
   isOver = false
   /** Monotonic ms. */
   usedAt: number
@@ -51,7 +39,6 @@ class Lease implements FunctionSlots {
     this.id = id
     this.key = fn.key
     this.fn = fn
-    this.limits = toAdmissionLimits(fn.policy)
     this.slots = slots
     this.set = set
     this.usedAt = set.clock.monotonic()
@@ -69,7 +56,7 @@ interface AcceptorLeasesOptions {
   workers: RemoteWorkers
   /** Processes of the gateway. */
   processes: number
-  tell: (message: FromAcceptor) => void
+  post: (message: FromAcceptor) => void
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
   onFailure: ConstructorParameters<typeof WorkerSet>[0]['onFailure']
 }
@@ -101,23 +88,22 @@ export class AcceptorLeases {
     lease.active += 1
   }
 
-  leave(slots: FunctionSlots): void {
-    const lease = slots as Lease
+  leave(lease: Lease): void {
     lease.active -= 1
-    if (lease.isOver && lease.slots > 0) this.#options.tell({ kind: 'freed', id: lease.id })
+    if (lease.isOver && lease.slots > 0) this.#options.post({ kind: 'freed', id: lease.id })
   }
 
   /** True for a slot that is of a lease. */
-  isOf(slots: FunctionSlots | null): slots is Lease {
+  isOf(slots: object | null): slots is Lease {
     return slots instanceof Lease
   }
 
   /** @returns null for a lease that is of no use here: it went back */
   take({ id, key, slots, program, header }: LeaseMessage): Lease | null {
-    const { clock, pool, workers, processes, onLog, onFailure, tell } = this.#options
+    const { clock, pool, workers, processes, onLog, onFailure, post } = this.#options
     const fn = this.#functions.get(key)
     if (fn === undefined || this.#leases.has(key)) {
-      tell({ kind: 'returned', id, used: 0 })
+      post({ kind: 'returned', id, used: 0 })
       return null
     }
     const set: WorkerSet = new WorkerSet({
@@ -151,7 +137,7 @@ export class AcceptorLeases {
     for (const lease of [...this.#leases.values()]) if (functions.get(lease.key) !== lease.fn) this.#end(lease)
   }
 
-  /** Looks now and then: leases that nobody uses end. */
+  /** Runs every now and then: unused leases end. */
   look(): void {
     this.#relayed.clear()
     const now = this.#options.clock.monotonic()
@@ -175,13 +161,13 @@ export class AcceptorLeases {
   #count(key: string): void {
     const count = (this.#relayed.get(key) ?? 0) + 1
     this.#relayed.set(key, count)
-    if (count === MANY_CALLS) this.#options.tell({ kind: 'ask', key })
+    if (count === MANY_CALLS) this.#options.post({ kind: 'ask', key })
   }
 
   #end(lease: Lease): void {
     lease.isOver = true
     this.#leases.delete(lease.key)
-    this.#options.tell({ kind: 'returned', id: lease.id, used: lease.active })
+    this.#options.post({ kind: 'returned', id: lease.id, used: lease.active })
     this.#leaving.add(lease.set)
     lease.set.retire()
   }
@@ -195,19 +181,14 @@ interface Asked {
   onSocket(socketIndex: number): void
 }
 
-interface Live {
-  exit: WorkerExit | null
-  listeners: ((exit: WorkerExit) => void)[]
-}
-
 export class RemoteWorkers {
-  readonly #tell: (message: FromAcceptor) => void
+  readonly #post: (message: FromAcceptor) => void
   readonly #asked = new Map<number, Asked>()
-  readonly #live = new Map<number, Live>()
+  readonly #live = new Map<number, WorkerEnd>()
   #lastAsk = 0
 
-  constructor(tell: (message: FromAcceptor) => void) {
-    this.#tell = tell
+  constructor(post: (message: FromAcceptor) => void) {
+    this.#post = post
   }
 
   /** @param header - JSON text of the workers' `start` frame */
@@ -217,14 +198,16 @@ export class RemoteWorkers {
         new Promise((resolve, reject) => {
           this.#lastAsk += 1
           this.#asked.set(this.#lastAsk, { resolve, reject, onSocket })
-          this.#tell({ kind: 'startWorker', ask: this.#lastAsk, key: fn.key, program, header })
+          this.#post({ kind: 'startWorker', ask: this.#lastAsk, key: fn.key, program, header })
         }),
     }
   }
 
   handle(message: WorkerMessage): void {
-    if (message.kind === 'workerExit') this.#handleExit(message.ask, message.exit)
-    else if (message.kind === 'worker') this.#handleStarted(message)
+    if (message.kind === 'workerExit') {
+      this.#live.get(message.ask)?.settle(message.exit)
+      this.#live.delete(message.ask)
+    } else if (message.kind === 'worker') this.#handleStarted(message)
     else {
       this.#asked
         .get(message.ask)
@@ -237,28 +220,15 @@ export class RemoteWorkers {
     const asked = this.#asked.get(ask)
     if (asked === undefined) return
     this.#asked.delete(ask)
-    const live: Live = { exit: null, listeners: [] }
-    this.#live.set(ask, live)
+    const end = new WorkerEnd()
+    this.#live.set(ask, end)
     asked.onSocket(worker.socketIndex)
     asked.resolve({
       ...worker,
       kill: graceMs => {
-        if (live.exit === null) this.#tell({ kind: 'stopWorker', ask, graceMs })
+        if (end.exit === null) this.#post({ kind: 'stopWorker', ask, graceMs })
       },
-      onExit: listener => {
-        const { exit } = live
-        // Never from inside the call: the caller has not finished its own set-up.
-        if (exit !== null) queueMicrotask(() => listener(exit))
-        else live.listeners.push(listener)
-      },
+      onExit: listener => end.listen(listener),
     })
-  }
-
-  #handleExit(ask: number, exit: WorkerExit): void {
-    const live = this.#live.get(ask)
-    if (live === undefined) return
-    this.#live.delete(ask)
-    live.exit = exit
-    for (const listener of live.listeners.splice(0)) listener(exit)
   }
 }

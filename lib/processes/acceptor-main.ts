@@ -12,7 +12,7 @@ import { type FromAcceptor, Link, type ToAcceptor } from './link.ts'
 const leave = (): never => process.exit(0)
 
 let [acceptor, link] = [null, null] as [Acceptor | null, Link | null]
-function tell(message: FromAcceptor): void {
+function post(message: FromAcceptor): void {
   if (process.connected) process.send!(message, () => {})
 }
 
@@ -21,16 +21,16 @@ async function begin(message: Extract<ToAcceptor, { kind: 'begin' }>): Promise<v
     onFrame: (kind, id, header, body) => acceptor?.handleFrame(kind, id, header, body),
     onLost: leave,
   })
-  acceptor = new Acceptor({ clock: systemClock, begin: message, link: () => link!, tell })
+  acceptor = new Acceptor({ clock: systemClock, begin: message, link: () => link!, post })
   await acceptor.start()
-  tell({ kind: 'serving', generation: message.tree.generation })
+  post({ kind: 'serving', generation: message.tree.generation })
 }
 
 async function handle(message: ToAcceptor): Promise<void> {
   if (message.kind === 'begin') await begin(message)
   else if (message.kind === 'adopt') {
     await acceptor!.adopt(message)
-    tell({ kind: 'adopted', generation: message.generation })
+    post({ kind: 'adopted', generation: message.generation })
   } else if (message.kind === 'wants') acceptor!.wantsRequests = message.requests
   else if (message.kind === 'count') acceptor!.count(message.id)
   else if (message.kind === 'drain') acceptor!.drain()

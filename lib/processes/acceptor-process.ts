@@ -1,5 +1,5 @@
 /**
- * One acceptor as the first process has it: a process of its own, its line, what it was told and has confirmed.
+ * One acceptor as the first process has it: a separate process, its line, the messages it got and has confirmed.
  * Owner: page processes/processes.
  *
  *   starting ─ serving ─►  serving  ─ (killed, or asked to close) ─►  gone
@@ -7,7 +7,7 @@
 
 import { type ChildProcess, fork } from 'node:child_process'
 import type { Socket } from 'node:net'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, within } from '../core/clock.ts'
 import { MAX_BODY_BYTES } from '../core/limits.ts'
 import { AcceptorDoor, type AcceptorDoorDeps } from './call-relay.ts'
 import { type AdoptMessage, type FromAcceptor, Link, type ToAcceptor } from './link.ts'
@@ -45,24 +45,19 @@ export class AcceptorProcess {
   readonly #child: ChildProcess
   readonly #link: Link
   readonly #door: AcceptorDoor
-  /** What waits for an answer, and is settled when the acceptor is gone. */
-  readonly #adopting = new Map<number, () => void>()
-  readonly #counting = new Map<number, () => void>()
+  /** Questions that wait for an answer, settled when the acceptor is gone. */
+  readonly #waiting = new Map<string, (isAnswered: true) => void>()
   #questions = 0
   #isClosing = false
   #isGone = false
   #lastLine = ''
-  #ended: () => void = () => {}
-  readonly #end = new Promise<void>(resolve => {
-    this.#ended = resolve
-  })
 
   constructor(options: AcceptorProcessOptions) {
     this.#options = options
     const { entry, sockets, begin } = options
     this.#child = fork(entry, [], {
       serialization: 'advanced',
-      // A group of its own: Ctrl-C in the terminal is for the first process, which lets requests finish.
+      // A separate group: Ctrl-C in the terminal is for the first process, which lets requests finish.
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe', 'ipc', 'pipe', ...sockets],
     })
@@ -79,7 +74,7 @@ export class AcceptorProcess {
         if (id === 0) options.onLines(body)
         else this.#door.handleFrame(kind, id, header, body)
       },
-      // One that closes ends its line first, and may still have something to tell.
+      // One that closes ends its line first, and may still send messages.
       onLost: () => {
         if (!this.#isClosing) this.kill()
       },
@@ -87,57 +82,60 @@ export class AcceptorProcess {
     this.#link = new Link(this.#child.stdio[LINE_FD] as Socket, events, MAX_BODY_BYTES)
     this.#door = new AcceptorDoor(options.door, this.#link)
     const fds = sockets.map((_, at) => FIRST_SOCKET_FD + at)
-    this.tell({ kind: 'begin', ...begin, fds })
+    this.post({ kind: 'begin', ...begin, fds })
   }
 
   get pid(): number | null {
     return this.#child.pid ?? null
   }
 
-  tell(message: ToAcceptor): void {
+  post(message: ToAcceptor): void {
     if (!this.#isGone && this.#child.connected) this.#child.send(message, () => {})
   }
 
-  /** Resolves when the tree is in force there, or nobody is there any more. */
-  adopt(tree: AdoptMessage): Promise<void> {
-    if (this.#isGone) return Promise.resolve()
-    const { clock } = this.#options
-    return new Promise(resolve => {
-      const timer = clock.setTimeout(() => this.kill(), ADOPT_TIMEOUT_MS)
-      this.#adopting.set(tree.generation, () => {
-        clock.clearTimeout(timer)
-        resolve()
-      })
-      this.tell(tree)
-    })
+  /** Resolves when the tree is in force there, or the acceptor is gone. */
+  async adopt(tree: AdoptMessage): Promise<void> {
+    if (this.#isGone) return
+    await this.#limit(ADOPT_TIMEOUT_MS, this.#ask(`adopted ${tree.generation}`, tree))
   }
 
-  /** Resolves when what it has counted so far was told. */
-  count(): Promise<void> {
-    if (this.#isGone || !this.isServing) return Promise.resolve()
+  /** Resolves when its counts so far are here. */
+  async count(): Promise<void> {
+    if (this.#isGone || !this.isServing) return
     this.#questions += 1
-    const id = this.#questions
-    return new Promise(resolve => {
-      this.#counting.set(id, resolve)
-      this.tell({ kind: 'count', id })
-    })
+    await this.#ask(`counts ${this.#questions}`, { kind: 'count', id: this.#questions })
   }
 
   /** Lets it finish its requests. Resolves when it is gone. */
-  close(timeoutMs: number): Promise<void> {
+  async close(timeoutMs: number): Promise<void> {
     this.#isClosing = true
-    if (this.#isGone) return Promise.resolve()
-    this.tell({ kind: 'close', timeoutMs })
-    const { clock } = this.#options
-    const timer = clock.setTimeout(() => this.kill(), timeoutMs + CLOSE_GRACE_MS)
-    return this.#end.finally(() => clock.clearTimeout(timer))
+    if (!this.#isGone) await this.#limit(timeoutMs + CLOSE_GRACE_MS, this.#ask('end', { kind: 'close', timeoutMs }))
   }
 
   kill(): void {
     this.#child.kill('SIGKILL')
   }
 
-  /** One that says what nobody understands breaks the protocol, as on its line. */
+  /** Resolves when it has answered, or is gone. */
+  #ask(answer: string, message: ToAcceptor): Promise<true> {
+    return new Promise(resolve => {
+      this.#waiting.set(answer, resolve)
+      this.post(message)
+    })
+  }
+
+  #settle(answer: string): void {
+    this.#waiting.get(answer)?.(true)
+    this.#waiting.delete(answer)
+  }
+
+  /** Kills it when it takes longer. */
+  async #limit(ms: number, answered: Promise<true>): Promise<void> {
+    if ((await within(this.#options.clock, ms, answered)) === null) this.kill()
+    await answered
+  }
+
+  /** An unknown message breaks the protocol, as on its line. */
   #take(message: FromAcceptor): void {
     try {
       this.#handle(message)
@@ -153,10 +151,10 @@ export class AcceptorProcess {
       this.isServing = true
       onServing()
     } else if (message.kind === 'adopted') {
-      settle(this.#adopting, message.generation)
+      this.#settle(`adopted ${message.generation}`)
     } else {
       onMessage(message)
-      if (message.kind === 'counts') settle(this.#counting, message.id)
+      if (message.kind === 'counts') this.#settle(`counts ${message.id}`)
     }
   }
 
@@ -166,9 +164,8 @@ export class AcceptorProcess {
     this.isServing = false
     this.#link.close()
     this.#door.close()
-    for (const waiting of [this.#adopting, this.#counting]) for (const id of [...waiting.keys()]) settle(waiting, id)
     this.#options.onEnd(this.#isClosing ? null : reason)
-    this.#ended()
+    for (const answer of [...this.#waiting.keys()]) this.#settle(answer)
   }
 
   /** Of a failure the line that says which. */
@@ -177,10 +174,4 @@ export class AcceptorProcess {
     const line = lines.findLast(one => one !== '' && !one.startsWith('at ') && !one.startsWith('Node.js v'))
     if (line !== undefined) this.#lastLine = line.slice(0, MAX_REASON_CHARS)
   }
-}
-
-function settle(waiting: Map<number, () => void>, id: number): void {
-  const resolve = waiting.get(id)
-  waiting.delete(id)
-  resolve?.()
 }

@@ -15,7 +15,7 @@ import type { Exchange } from '../http/exchange.ts'
 import { type PublicCatalog, PublicHandler } from '../http/public.ts'
 import { createRequestListener } from '../http/request-record.ts'
 import { HttpServer } from '../http/server.ts'
-import { type AdmissionCall, createSlots, type FunctionSlots } from '../invocation/admission.ts'
+import type { AdmissionCall } from '../invocation/admission.ts'
 import { RequestIds } from '../invocation/event.ts'
 import { type Call, Invoker } from '../invocation/invoke.ts'
 import { Added } from '../observe/histogram.ts'
@@ -28,12 +28,14 @@ import { AcceptorJournal } from './acceptor-journal.ts'
 import { AcceptorLeases, RemoteWorkers } from './acceptor-leases.ts'
 import { CallRelay } from './call-relay.ts'
 import { ControlRelay } from './control-relay.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { AdoptMessage, FromAcceptor, LeaseMessage, Link, ToAcceptor, WorkerMessage } from './link.ts'
 
-/** Milliseconds between two tellings of what was counted. */
+/** Milliseconds between two reports of counts. */
 const COUNT_MS = 250
+/** Stands for a slot of the first process. */
+const ELSEWHERE = {}
 
 type Begin = Extract<ToAcceptor, { kind: 'begin' }>
 
@@ -41,7 +43,7 @@ interface AcceptorOptions {
   clock: Clock
   begin: Begin
   link: () => Pick<Link, 'send' | 'sendPiece'>
-  tell: (message: FromAcceptor) => void
+  post: (message: FromAcceptor) => void
 }
 
 export class Acceptor {
@@ -67,25 +69,26 @@ export class Acceptor {
   #servers: HttpServer[] = []
   #catalog: PublicCatalog | null = null
   #functions: AdoptMessage['discovery']['byKey'] = new Map()
-  #timer: NodeJS.Timeout | null = null
+  readonly #countTimer: Timer
   #lastId = 0
-  /** Open ones as they were told last. */
+  /** Open ones as reported last. */
   #connections = 0
-  /** True when calls ran on leases at the last telling. */
+  /** True when calls ran on leases at the last report. */
   #wasUsed = false
 
   constructor(options: AcceptorOptions) {
     this.#options = options
-    const { clock, begin, link, tell } = options
+    const { clock, begin, link, post } = options
+    this.#countTimer = new Timer(clock, true)
     const { settings } = begin
     const nextId = (): number => {
-      // Ids are 32 bits on the line, and 0 is nobody's.
+      // Ids are 32 bits on the line, and 0 is unused.
       this.#lastId = (this.#lastId % 0xffff_ffff) + 1
       return this.#lastId
     }
     this.#calls = new CallRelay(link, nextId)
     this.#control = new ControlRelay(link, nextId)
-    this.#journal = new AcceptorJournal({ clock, link, tell, wasTold: error => this.#calls.wasTold(error) })
+    this.#journal = new AcceptorJournal({ clock, link, post, wasReported: error => this.#calls.wasReported(error) })
     this.#journal.wantsRequests = begin.wantsRequests
     this.#edge = new EdgeProxy({ clock, listening: () => begin.addresses, descriptors: this.#descriptors })
     this.#edgeCounts = new Added(this.#edge.results)
@@ -94,14 +97,14 @@ export class Acceptor {
     const { controlPaths } = begin
     this.#toSteps = createCatalogSteps({ settings, clock, schemas: this.#schemas.store, controlPaths })
     this.#pool = new BytePool(clock, undefined, toBudgetBytes(settings.bodyMemoryMb, settings.gatewayWorkers))
-    this.#workers = new RemoteWorkers(tell)
+    this.#workers = new RemoteWorkers(post)
     this.#leases = new AcceptorLeases({
       clock,
       pool: this.#pool,
       workers: this.#workers,
       processes: begin.processes,
-      tell,
-      onLog: (fn, stream, text) => tell({ kind: 'output', key: fn.key, stream, text, call: null }),
+      post,
+      onLog: (fn, stream, text) => post({ kind: 'output', key: fn.key, stream, text, call: null }),
       onFailure: (fn, error) => this.#journal.failure(fn, error),
     })
     this.#invoker = new Invoker({
@@ -109,11 +112,11 @@ export class Acceptor {
       sharesOrigin: settings.controlPort === null,
       schemas: this.#schemas.gate,
       dispatcher: { setOf: () => this },
-      admission: new AcceptorAdmission(this.#calls, this.#leases),
+      admission: this,
       edge: this.#edge.handle,
       onLog: ({ fn, id, trace, slots }, stream, text) => {
         // Of a call that runs elsewhere it is known there.
-        if (this.#leases.isOf(slots)) tell({ kind: 'output', key: fn.key, stream, text, call: { id, trace } })
+        if (this.#leases.isOf(slots)) post({ kind: 'output', key: fn.key, stream, text, call: { id, trace } })
       },
       onCold: fn => this.#metrics.functions.coldStart(fn),
     })
@@ -159,6 +162,23 @@ export class Acceptor {
     else this.#calls.dispatch(call)
   }
 
+  /** Slots of a lease are the acceptor's own; for all others a call goes to the first process and may come back refused. */
+  enter(call: AdmissionCall): null {
+    const lease = this.#leases.find(call.fn)
+    call.phase = 'admitted'
+    call.slots = lease ?? ELSEWHERE
+    if (lease !== null) this.#leases.enter(lease)
+    return null
+  }
+
+  leave(call: AdmissionCall): void {
+    const { slots } = call
+    if (slots === null) return
+    call.slots = null
+    if (this.#leases.isOf(slots)) this.#leases.leave(slots)
+    else this.#calls.leave(call as Call)
+  }
+
   set wantsRequests(wanted: boolean) {
     this.#journal.wantsRequests = wanted
   }
@@ -174,10 +194,10 @@ export class Acceptor {
     const isNews = counts !== null || edge !== null || isUsed || this.#wasUsed || isMoved
     this.#wasUsed = isUsed
     this.#connections = connections
-    if (id !== 0 || isNews) this.#options.tell({ kind: 'counts', id, counts, edge, used, connections })
+    if (id !== 0 || isNews) this.#options.post({ kind: 'counts', id, counts, edge, used, connections })
   }
 
-  /** All but so many connections end with their next answer: of those that are open now, some may have gone since they were told. */
+  /** All but `kept` connections end with their next response: some may have gone since they were reported. */
   shed(kept: number): void {
     this.#lifecycle.toShed = Math.max(0, this.#openConnections - kept)
   }
@@ -190,18 +210,18 @@ export class Acceptor {
     return this.#servers.reduce((sum, server) => sum + server.connections, 0)
   }
 
-  /** Finishes what was begun; what takes longer is cut. */
+  /** Finishes open requests; those that take longer are cut. */
   async close(timeoutMs: number): Promise<void> {
     const left = countdown(this.#options.clock, timeoutMs)
     await Promise.all(this.#servers.map(server => server.close(left())))
     await this.#edge.close(left())
     this.#leases.close()
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    this.#countTimer.clear()
     this.#journal.flush()
     this.count()
   }
 
-  /** What becomes of leases and of the workers that they need. */
+  /** Messages about leases and the workers that they need. */
   handleLease(message: LeaseMessage | WorkerMessage | { kind: 'recall'; id: number }): void {
     if (message.kind === 'lease') this.#leases.take(message)
     else if (message.kind === 'recall') this.#leases.recall(message.id)
@@ -225,7 +245,7 @@ export class Acceptor {
       pool: this.#pool,
       descriptors: this.#descriptors,
       onProblem: message => this.#journal.log('warn', message),
-      // What the first process answers it records.
+      // The first process records the requests that it answers.
       onFinished: exchange => {
         if (!exchange.isControl || settings.controlPort !== null) record(exchange)
       },
@@ -244,51 +264,15 @@ export class Acceptor {
   }
 
   #planCount(): void {
-    this.#timer = this.#options.clock.setTimeout(() => {
+    this.#countTimer.set(COUNT_MS, () => {
       this.count()
       this.#leases.look()
       this.#planCount()
-    }, COUNT_MS)
-    this.#timer.unref?.()
+    })
   }
 }
 
-// Slots as an acceptor sees them: those of a lease are its own, for all others a call goes to the first process and may come back refused.
-
-class AcceptorAdmission {
-  readonly #relay: Pick<CallRelay, 'leave'>
-  readonly #leases: Pick<AcceptorLeases, 'find' | 'enter' | 'leave' | 'isOf'>
-  /** What a call has in place of a slot that is elsewhere. */
-  #elsewhere: FunctionSlots | null = null
-
-  constructor(relay: Pick<CallRelay, 'leave'>, leases: Pick<AcceptorLeases, 'find' | 'enter' | 'leave' | 'isOf'>) {
-    this.#relay = relay
-    this.#leases = leases
-  }
-
-  enter(call: AdmissionCall): null {
-    const lease = this.#leases.find(call.fn)
-    call.phase = 'admitted'
-    if (lease === null) {
-      this.#elsewhere ??= createSlots(call.fn, '')
-      call.slots = this.#elsewhere
-    } else {
-      this.#leases.enter(lease)
-      call.slots = lease
-    }
-    return null
-  }
-
-  leave(call: AdmissionCall): void {
-    const { slots } = call
-    if (slots === null) return
-    call.slots = null
-    if (this.#leases.isOf(slots)) this.#leases.leave(slots)
-    else this.#relay.leave(call as Call)
-  }
-}
-
-// A tree from another process, with the objects of the tree before where nothing changed: what is remembered of them stays.
+// A tree from another process, with the objects of the previous tree where nothing changed: facts that are kept by object stay.
 
 function reuseFunctions(discovery: Discovery, known: ReadonlyMap<string, FunctionVersion>): Discovery {
   const kept = new Map<FunctionVersion, FunctionVersion>()

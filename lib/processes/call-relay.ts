@@ -9,14 +9,14 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { HttpHandler } from '../http/public.ts'
-import type { Admission, AdmissionCall, FunctionSlots } from '../invocation/admission.ts'
+import type { Admission, AdmissionCall } from '../invocation/admission.ts'
 import type { Call, Invoker } from '../invocation/invoke.ts'
 import type { Journal } from '../observe/journal.ts'
 import { type CallHost, RuntimeCall } from '../runtime/call.ts'
 import type { Dispatcher } from '../runtime/dispatcher.ts'
 import { isStreamHead } from '../runtime/socket-worker.ts'
 import { KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
-import { ControlDoor } from './control-relay.ts'
+import { ControlCall } from './control-relay.ts'
 import {
   cutCall,
   fromErrorHeader,
@@ -33,10 +33,10 @@ export class CallRelay {
   readonly #open = new Map<number, Call>()
   /** By the index of the socket that has the call. */
   readonly #hosts: CallHost[] = []
-  /** Failures that the first process has told of already. */
-  readonly #told = new WeakSet<GatewayError>()
+  /** Failures that the first process has logged already. */
+  readonly #reported = new WeakSet<GatewayError>()
 
-  /** @param nextId - ids of the line, shared with whoever else asks over it */
+  /** @param nextId - ids of the line, shared with others that ask over it */
   constructor(link: () => Pick<Link, 'send'>, nextId: () => number) {
     this.#link = link
     this.#nextId = nextId
@@ -58,11 +58,11 @@ export class CallRelay {
   }
 
   /** True for a failure that the first process has written down. */
-  wasTold(error: GatewayError): boolean {
-    return this.#told.has(error)
+  wasReported(error: GatewayError): boolean {
+    return this.#reported.has(error)
   }
 
-  /** @returns false for a frame of somebody else */
+  /** @returns false for a frame of another */
   handleFrame(kind: Kind, id: number, header: string, body: Buffer): boolean {
     const call = this.#open.get(id)
     if (call === undefined) return false
@@ -114,7 +114,7 @@ export class CallRelay {
 
   #toError(header: string): GatewayError | null {
     const error = fromErrorHeader(header)
-    if (error !== null) this.#told.add(error)
+    if (error !== null) this.#reported.add(error)
     return error
   }
 
@@ -136,7 +136,7 @@ export class CallRelay {
 /** Bytes of captured output in one frame: UTF-8 takes up to three bytes a character. */
 const LOG_CHARS = 16 * 1024
 
-/** What relayed calls need of the first process. */
+/** Parts of the first process that relayed calls use. */
 interface RelayedDeps {
   invoker: Pick<Invoker, 'clock' | 'secrets'>
   admission: Pick<Admission, 'enter' | 'leave'>
@@ -145,7 +145,7 @@ interface RelayedDeps {
 }
 
 class RelayedCall extends RuntimeCall implements AdmissionCall {
-  slots: FunctionSlots | null = null
+  slots: object | null = null
   queuePrevious: AdmissionCall | null = null
   queueNext: AdmissionCall | null = null
   queueTimer: NodeJS.Timeout | null = null
@@ -191,10 +191,10 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
 
   onRefused(error: GatewayError): void {
     this.phase = 'done'
-    this.#tell(error)
+    this.#fail(error)
   }
 
-  /** Nobody waits for it any more. */
+  /** The client left. */
   abandon(): void {
     if (this.phase !== 'queued' && this.slots !== null) this.withdraw()
     this.leave()
@@ -207,12 +207,14 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
     this.#onOver(this.#line)
   }
 
-  grant(bytes: number): void {
-    this.host?.grant(this, bytes)
+  handleFrame(kind: Kind, header: string): void {
+    if (kind === KIND.cancel) this.abandon()
+    else if (kind === KIND.more) this.host?.grant(this, Number(parseHeader(header).bytes) || 0)
+    else if (kind === KIND.end) this.leave()
   }
 
   override onReply(header: string, body: Buffer, stream: boolean): void {
-    if (this.#hasFacts || this.fn.policy.includeDebugHeaders) this.#tellFacts()
+    if (this.#hasFacts || this.fn.policy.includeDebugHeaders) this.#sendFacts()
     this.#link.send(KIND.reply, this.#line, header, body)
     // An answer may ask to be fetched elsewhere: the slot is its own until that is done.
     if (!stream && this.fn.policy.edge === null) this.leave()
@@ -239,7 +241,7 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
   }
 
   override onError(error: GatewayError): void {
-    this.#tell(this.#hide(error))
+    this.#fail(this.#hide(error))
   }
 
   #run(): void {
@@ -254,9 +256,9 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
     return this.#deps.invoker.secrets.hideIn(this.fn, error)
   }
 
-  #tell(error: GatewayError): void {
+  #fail(error: GatewayError): void {
     this.#note(error)
-    if (this.#hasFacts) this.#tellFacts()
+    if (this.#hasFacts) this.#sendFacts()
     this.#link.send(KIND.error, this.#line, toErrorHeader(error))
     this.leave()
   }
@@ -265,26 +267,26 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
     return this.cold || this.#queuedMs > 0 || this.loadError !== null
   }
 
-  #tellFacts(): void {
+  #sendFacts(): void {
     const { cold, loadError } = this
     const socketIndex = this.host?.socketIndex ?? 1
     const facts = { cold, socketIndex, queuedMs: this.#queuedMs, loadError: loadError && this.#hide(loadError) }
     this.#link.send(KIND.started, this.#line, toFactsHeader(facts))
   }
 
-  /** Told here and not where the client is: whoever else waited for the same failure then does not tell it again. */
+  /** Logged here and not where the client is: others that waited for the same failure then do not log it again. */
   #note(error: GatewayError): void {
     this.#deps.journal.callFailed({ fn: this.fn, ...this.#origin }, error)
   }
 
-  /** What the event says of the request, read when something is to be told of it. */
+  /** Facts of the request from the event, read when something is logged. */
   get #origin(): { id: string; trace: string; method: string; path: string } {
     const { id, trace, method, path } = parseHeader(this.header)
     return { id: String(id), trace: String(trace), method: String(method), path: String(path) }
   }
 }
 
-// What one acceptor asks for over its line, in the first process.
+// The calls and requests of one acceptor, in the first process.
 
 export interface AcceptorDoorDeps extends RelayedDeps {
   /** Answers requests for the control plane. */
@@ -296,34 +298,34 @@ export interface AcceptorDoorDeps extends RelayedDeps {
 export class AcceptorDoor {
   readonly #deps: AcceptorDoorDeps
   readonly #link: Pick<Link, 'send' | 'sendPiece'>
-  readonly #control: ControlDoor
-  readonly #calls = new Map<number, RelayedCall>()
+  readonly #open = new Map<number, RelayedCall | ControlCall>()
   readonly #forget = (id: number): void => {
-    this.#calls.delete(id)
+    this.#open.delete(id)
   }
 
   constructor(deps: AcceptorDoorDeps, link: Pick<Link, 'send' | 'sendPiece'>) {
     this.#deps = deps
     this.#link = link
-    this.#control = new ControlDoor(deps.control, link)
   }
 
-  /** Calls of the acceptor that are open here. */
+  /** Calls and requests of the acceptor that are open here. */
   get open(): number {
-    return this.#calls.size
+    return this.#open.size
   }
 
   /** @throws Error for what no acceptor of ours sends */
   handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
     if (kind === KIND.call) this.#begin(id, header, body)
-    else if (kind === KIND.start) this.#control.begin(id, header)
-    else if (!this.#control.handleFrame(kind, id, header, body)) this.#handleCallFrame(kind, id, header)
+    else if (kind === KIND.start) {
+      const call = new ControlCall(this.#link, id, header, this.#forget)
+      this.#open.set(id, call)
+      call.run(this.#deps.control)
+    } else this.#open.get(id)?.handleFrame(kind, header, body)
   }
 
-  /** The acceptor is gone: nobody waits for its calls. */
+  /** The acceptor is gone, and with it the clients of its calls. */
   close(): void {
-    this.#control.close()
-    for (const call of [...this.#calls.values()]) call.abandon()
+    for (const call of [...this.#open.values()]) call.abandon()
   }
 
   #begin(id: number, header: string, body: Buffer): void {
@@ -336,15 +338,7 @@ export class AcceptorDoor {
     const call = new RelayedCall(fn, this.#deps, this.#link, id, event, this.#forget)
     // It may wait for a slot, and what was read is valid during this call only.
     if (body.length > 0) call.body = Buffer.from(body)
-    this.#calls.set(id, call)
+    this.#open.set(id, call)
     call.start()
-  }
-
-  #handleCallFrame(kind: Kind, id: number, header: string): void {
-    const call = this.#calls.get(id)
-    if (call === undefined) return
-    if (kind === KIND.cancel) call.abandon()
-    else if (kind === KIND.more) call.grant(Number(parseHeader(header).bytes) || 0)
-    else if (kind === KIND.end) call.leave()
   }
 }

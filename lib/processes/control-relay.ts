@@ -23,7 +23,7 @@ interface ControlAsk {
   hasBody: boolean
 }
 
-/** What an answer carries that the acceptor writes itself. */
+/** Headers of a response that the acceptor writes itself. */
 const OWN_HEADERS: ReadonlySet<string> = new Set(['content-length', 'x-request-id', 'connection', 'keep-alive', 'date'])
 
 export class ControlRelay {
@@ -31,7 +31,7 @@ export class ControlRelay {
   readonly #nextId: () => number
   readonly #open = new Map<number, Exchange>()
 
-  /** @param nextId - ids of the line, shared with whoever else asks over it */
+  /** @param nextId - ids of the line, shared with others that ask over it */
   constructor(link: () => Pick<Link, 'send' | 'sendPiece'>, nextId: () => number) {
     this.#link = link
     this.#nextId = nextId
@@ -61,7 +61,7 @@ export class ControlRelay {
     this.#link().send(KIND.start, id, JSON.stringify(ask))
   }
 
-  /** @returns false for a frame of somebody else */
+  /** @returns false for a frame of another */
   handleFrame(kind: Kind, id: number, header: string, body: Buffer): boolean {
     const exchange = this.#open.get(id)
     if (exchange === undefined) return false
@@ -165,34 +165,38 @@ const WHOLE_BYTES = 64 * 1024
 type Line = Pick<Link, 'send' | 'sendPiece'>
 
 /** One request: its body comes in pieces that are asked for, its answer goes in pieces that are granted. */
-class ControlCall {
+export class ControlCall {
   readonly #socket: MemorySocket
   readonly #line: Line
   readonly #id: number
+  readonly #ask: ControlAsk
+  readonly #onOver: (id: number) => void
   readonly #pieces: Buffer[] = []
   #isBodyOver: boolean
   /** A reader that waits for the next piece. */
   #wake: (() => void) | null = null
   #response: MemoryResponse | null = null
-  /** What came before it was known whether the answer is whole. */
+  /** Pieces that came before it was known whether the response is whole. */
   #held: Buffer[] = []
   #isStream = false
   #isOver = false
   #ungranted = 0
 
-  constructor(line: Line, id: number, { address, hasBody }: ControlAsk) {
+  /**
+   * @param header - of the frame that asks
+   * @param onOver - nothing more will be said of it
+   */
+  constructor(line: Line, id: number, header: string, onOver: (id: number) => void) {
     this.#line = line
     this.#id = id
-    this.#isBodyOver = !hasBody
-    this.#socket = new MemorySocket(address)
+    this.#ask = parseHeader(header) as unknown as ControlAsk
+    this.#onOver = onOver
+    this.#isBodyOver = !this.#ask.hasBody
+    this.#socket = new MemorySocket(this.#ask.address)
   }
 
-  run(handle: HttpHandler, { method, url, headers }: ControlAsk, onOver: () => void): void {
-    const over = (): void => {
-      this.#isOver = true
-      onOver()
-      this.#socket.close()
-    }
+  run(handle: HttpHandler): void {
+    const { method, url, headers } = this.#ask
     const request = new MemoryRequest(this.#socket, method, url, headers, this.#body())
     const response = new MemoryResponse(this.#socket, {
       // Whether more follows is known when the piece of the event loop that began the answer is through.
@@ -200,36 +204,34 @@ class ControlCall {
       onChunk: chunk => this.#write(response, chunk),
       onEnd: () => {
         this.#finish(response)
-        over()
+        this.abandon()
       },
       onCut: () => {
         this.#line.send(this.#isStream ? KIND.end : KIND.error, this.#id, '{"error":"cut"}')
-        over()
+        this.abandon()
       },
     })
     this.#response = response
     handle(request, response)
   }
 
-  take(piece: Buffer): void {
-    this.#pieces.push(Buffer.from(piece))
-    this.#wake?.()
+  handleFrame(kind: Kind, header: string, body: Buffer): void {
+    if (kind === KIND.more) {
+      this.#ungranted -= Number(parseHeader(header).bytes) || 0
+      if (this.#ungranted < WINDOW_BYTES) this.#response?.drained()
+    } else if (kind === KIND.cancel) this.abandon()
+    else {
+      if (kind === KIND.chunk) this.#pieces.push(Buffer.from(body))
+      else if (kind === KIND.end) this.#isBodyOver = true
+      this.#wake?.()
+    }
   }
 
-  endBody(): void {
-    this.#isBodyOver = true
-    this.#wake?.()
-  }
-
-  /** The client is gone. */
-  leave(): void {
+  /** The client is gone, or has its whole answer. */
+  abandon(): void {
     this.#isOver = true
+    this.#onOver(this.#id)
     this.#socket.close()
-  }
-
-  grant(bytes: number): void {
-    this.#ungranted -= bytes
-    if (this.#ungranted < WINDOW_BYTES) this.#response?.drained()
   }
 
   async *#body(): AsyncGenerator<Buffer> {
@@ -270,45 +272,6 @@ class ControlCall {
   #finish(response: MemoryResponse): void {
     if (this.#isStream) this.#line.send(KIND.end, this.#id, '')
     else this.#line.send(KIND.reply, this.#id, toHead(response), Buffer.concat(this.#held))
-  }
-}
-
-/** The requests of one acceptor. */
-export class ControlDoor {
-  readonly #handle: HttpHandler
-  readonly #line: Line
-  readonly #open = new Map<number, ControlCall>()
-
-  constructor(handle: HttpHandler, line: Line) {
-    this.#handle = handle
-    this.#line = line
-  }
-
-  begin(id: number, header: string): void {
-    const ask = parseHeader(header) as unknown as ControlAsk
-    const call = new ControlCall(this.#line, id, ask)
-    this.#open.set(id, call)
-    call.run(this.#handle, ask, () => this.#open.delete(id))
-  }
-
-  /** @returns false for a frame of somebody else */
-  handleFrame(kind: Kind, id: number, header: string, body: Buffer): boolean {
-    const call = this.#open.get(id)
-    if (call === undefined) return false
-    if (kind === KIND.chunk) call.take(body)
-    else if (kind === KIND.end) call.endBody()
-    else if (kind === KIND.more) call.grant(Number(parseHeader(header).bytes) || 0)
-    else if (kind === KIND.cancel) {
-      this.#open.delete(id)
-      call.leave()
-    }
-    return true
-  }
-
-  /** The acceptor is gone, and its clients with it. */
-  close(): void {
-    for (const call of this.#open.values()) call.leave()
-    this.#open.clear()
   }
 }
 

@@ -18,14 +18,14 @@ import { type FromAcceptor, type LeaseMessage, type ToAcceptor, toErrorHeader, t
 
 /** A smaller share of a limit is not worth a lease: such a function lives in the first process. */
 const MIN_SHARE = 2
-/** Milliseconds an acceptor has to answer a recall; whoever waits for it is then answered without. */
+/** Milliseconds an acceptor has to answer a recall; calls that wait are then answered without it. */
 const RECALL_TIMEOUT_MS = 1000
 /** Milliseconds for which a function that was recalled is not leased again: first, largest, doubled each time. */
 const REST_MS = { first: 1000, max: 60_000 } as const
 
 /** An acceptor as leases see it. */
 export interface Lessee {
-  tell(message: ToAcceptor): void
+  post(message: ToAcceptor): void
 }
 
 interface Lease {
@@ -34,7 +34,7 @@ interface Lease {
   /** Slots that count here; 0 for an unlimited function. */
   slots: number
   isLive: boolean
-  /** Calls that run on it, as they were told last. */
+  /** Calls that run on it, as reported last. */
   calls: number
 }
 
@@ -49,7 +49,7 @@ interface LeasesOptions {
   admission: Pick<Admission, 'lease' | 'endLease' | 'giveBack' | 'settleRecall' | 'noteElsewhere' | 'onRecall'>
   /** Processes that share a limit. */
   processes: number
-  /** What an acceptor needs to start workers of a function; null where only the first process can run it, or not now. */
+  /** The facts with which an acceptor starts workers of a function; null where only the first process can run it, or not now. */
   prepare(fn: FunctionVersion): Promise<Pick<LeaseMessage, 'program' | 'header'> | null>
   /** The function of a key in the catalog in force. */
   findFunction(key: string): FunctionVersion | null
@@ -60,8 +60,6 @@ export class Leases {
   readonly #leases = new Map<number, Lease>()
   readonly #rests = new Map<string, Rest>()
   readonly #timers = new Map<string, NodeJS.Timeout>()
-  /** Calls on the leases of all acceptors, by key. */
-  readonly #calls = new Map<string, number>()
   #lastId = 0
 
   constructor(options: LeasesOptions) {
@@ -86,7 +84,7 @@ export class Leases {
     }
     this.#lastId += 1
     this.#leases.set(this.#lastId, { lessee, key, slots, isLive: true, calls: 0 })
-    lessee.tell({ kind: 'lease', id: this.#lastId, key, slots, ...prepared })
+    lessee.post({ kind: 'lease', id: this.#lastId, key, slots, ...prepared })
   }
 
   /** An acceptor gives a lease back. @param used - slots with calls, each given back by `free` when its call ends */
@@ -123,8 +121,8 @@ export class Leases {
   drop(lessee: Lessee): void {
     for (const [id, lease] of [...this.#leases]) {
       if (lease.lessee !== lessee) continue
-      this.#leases.delete(id)
       this.#note(lease, 0)
+      this.#leases.delete(id)
       if (lease.isLive) this.#options.admission.endLease(lease.key, lease.slots, 0)
       else this.#options.admission.giveBack(lease.key, lease.slots)
     }
@@ -137,12 +135,10 @@ export class Leases {
   }
 
   #note(lease: Lease, calls: number): void {
-    const { key } = lease
-    const sum = (this.#calls.get(key) ?? 0) + calls - lease.calls
     lease.calls = calls
-    if (sum === 0) this.#calls.delete(key)
-    else this.#calls.set(key, sum)
-    this.#options.admission.noteElsewhere(key, sum)
+    let sum = 0
+    for (const other of this.#leases.values()) if (other.key === lease.key) sum += other.calls
+    this.#options.admission.noteElsewhere(lease.key, sum)
   }
 
   #find(lessee: Lessee, key: string): Lease | null {
@@ -159,7 +155,7 @@ export class Leases {
     const ms = isFresh ? REST_MS.first : Math.min(before.ms * 2, REST_MS.max)
     this.#rests.set(key, { until: now + ms, ms })
     for (const [id, lease] of this.#leases)
-      if (lease.key === key && lease.isLive) lease.lessee.tell({ kind: 'recall', id })
+      if (lease.key === key && lease.isLive) lease.lessee.post({ kind: 'recall', id })
     if (this.#timers.has(key)) return
     const timer = clock.setTimeout(() => {
       this.#timers.delete(key)
@@ -170,17 +166,17 @@ export class Leases {
   }
 }
 
-// Workers that the first process has started for one acceptor, and ends when it is told to or when the acceptor is gone.
+// Workers that the first process has started for one acceptor, and ends on request or when the acceptor is gone.
 
 type StartMessage = Extract<FromAcceptor, { kind: 'startWorker' }>
 
 interface LentWorkersOptions {
   clock: Pick<Clock, 'monotonic'>
   dispatcher: Pick<Dispatcher, 'lend'>
-  /** What starts workers of a function; null where there is none. */
+  /** The source of workers of a function; null where there is none. */
   sourceOf(fn: FunctionVersion, program: string | null): WorkerSource | null
   findFunction(key: string): FunctionVersion | null
-  tell(message: WorkerMessage): void
+  post(message: WorkerMessage): void
 }
 
 export class LentWorkers {
@@ -199,7 +195,7 @@ export class LentWorkers {
 
   start({ ask, key, program }: StartMessage): void {
     this.#start(ask, key, program).catch(error =>
-      this.#options.tell({ kind: 'noWorker', ask, error: toErrorHeader(toGatewayError(error)) }),
+      this.#options.post({ kind: 'noWorker', ask, error: toErrorHeader(toGatewayError(error)) }),
     )
   }
 
@@ -207,14 +203,14 @@ export class LentWorkers {
     this.#kills.get(ask)?.(graceMs)
   }
 
-  /** The acceptor is gone: nobody else would end its workers. */
+  /** The acceptor is gone: nothing else would end its workers. */
   close(): void {
     this.#isClosed = true
     for (const kill of [...this.#kills.values()]) kill(0)
   }
 
   async #start(ask: number, key: string, program: string | null): Promise<void> {
-    const { clock, dispatcher, findFunction, sourceOf, tell } = this.#options
+    const { clock, dispatcher, findFunction, sourceOf, post } = this.#options
     const fn = findFunction(key)
     const source = fn === null ? null : sourceOf(fn, program)
     if (fn === null || source === null) throw new GatewayError('RUNTIME_DOWN', 'runtime down')
@@ -230,11 +226,11 @@ export class LentWorkers {
     this.#kills.set(ask, graceMs => started.kill(graceMs))
     const { id, uri, isShared, trust, socketIndex, pid } = started
     const forget = dispatcher.lend({ fn, socketIndex, pid, startedAt: clock.monotonic() })
-    tell({ kind: 'worker', ask, worker: { id, uri, isShared, trust, socketIndex, pid } })
+    post({ kind: 'worker', ask, worker: { id, uri, isShared, trust, socketIndex, pid } })
     started.onExit(exit => {
       forget()
       this.#kills.delete(ask)
-      tell({ kind: 'workerExit', ask, exit })
+      post({ kind: 'workerExit', ask, exit })
     })
   }
 }

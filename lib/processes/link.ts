@@ -11,7 +11,7 @@ import type { MetricCounts } from '../observe/histogram.ts'
 import type { StartedWorker, WorkerExit } from '../runtime/started-worker.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, parseHeader, SMALL_BODY_BYTES } from '../runtime/wire-protocol.ts'
 
-/** Frames that wait for the end of a poll phase to leave in one write; so many leave at once. */
+/** Frames that wait for the end of a poll phase to leave in one write; this many leave at once. */
 const FLUSH_FRAMES = 8
 /** Largest piece of a streamed body in one frame. */
 const PIECE_BYTES = 128 * 1024
@@ -54,7 +54,7 @@ export class Link {
   /** @param body - valid during the call only */
   send(kind: Kind, id: number, header: string, body: Bytes | null = null): void {
     if (this.#isOver) return
-    // The writer joins a short one with its header and hands a long one on: what that is a view of may be used again before it is written.
+    // The writer joins a short one with its header and hands a long one on: the memory it views may be used again before it is written.
     const isLong = body !== null && lengthOf(body) > SMALL_BODY_BYTES
     this.#writer.add(kind, id, header, isLong ? copyOf(body) : body)
     this.#unflushed += 1
@@ -114,7 +114,7 @@ export class Link {
   }
 }
 
-// What frames of the line say in their headers: which call, which failure.
+// Headers of the line's frames: which call, which failure.
 
 /** Bytes of one text of a failure as JSON, and characters of one that has more: all texts fit the header of an `error` frame. */
 const MAX_TEXT_BYTES = 12 * 1024
@@ -143,7 +143,7 @@ export function toErrorHeader({ code, message, status, headers, detail }: Gatewa
   return JSON.stringify({ code, message: cutText(message), status, headers, ...(detail && { detail: shown }) })
 }
 
-/** The failure that a header tells; null for a header without one. */
+/** The failure in a header; null for a header without one. */
 export function fromErrorHeader(header: string): GatewayError | null {
   if (header === '') return null
   const { code, message, status, headers, detail } = parseHeader(header) as Partial<GatewayError>
@@ -155,7 +155,7 @@ export function fromErrorHeader(header: string): GatewayError | null {
   })
 }
 
-/** How a call reached its worker, where that is worth telling. */
+/** How a call reached its worker, where that is worth reporting. */
 interface CallFacts {
   cold: boolean
   socketIndex: number
@@ -178,9 +178,9 @@ export function fromFactsHeader(header: string): CallFacts {
   }
 }
 
-// What the first process and an acceptor say to each other beside calls. Data that the structured clone takes.
+// Messages between the first process and an acceptor beside calls. Data that the structured clone takes.
 
-/** What became of upstream requests. */
+/** The outcome of upstream requests. */
 export type EdgeResult = 'answered' | 'failed' | 'refused' | 'left'
 
 /** A tree as the first process has read it. */
@@ -197,13 +197,13 @@ export interface LeaseMessage {
   key: string
   /** 0 for an unlimited function. */
   slots: number
-  /** What was prepared for it. */
+  /** Its prepared program. */
   program: string | null
   /** JSON text of its workers' `start` frame. */
   header: string
 }
 
-/** What becomes of a worker that an acceptor asked for. */
+/** The fate of a worker that an acceptor asked for. */
 export type WorkerMessage =
   | {
       kind: 'worker'
@@ -233,7 +233,7 @@ export type ToAcceptor =
   | AdoptMessage
   | { kind: 'wants'; requests: boolean }
   | { kind: 'count'; id: number }
-  /** All connections but so many are to go: others have fewer. */
+  /** All connections but `kept` are to go: others have fewer. */
   | { kind: 'shed'; kept: number }
   | { kind: 'drain' }
   | { kind: 'close'; timeoutMs: number }
@@ -247,7 +247,7 @@ interface FailedMessage {
   error: string
 }
 
-/** What a function wrote in a worker of an acceptor. */
+/** Output of a function in a worker of an acceptor. */
 interface OutputMessage {
   kind: 'output'
   key: string

@@ -10,7 +10,7 @@
 import type { Settings } from '../config/settings.ts'
 import type { EndpointPath } from '../control/control-plane.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { backoffDelay, type Clock } from '../core/clock.ts'
+import { backoffDelay, type Clock, Timer } from '../core/clock.ts'
 import type { Lifecycle } from '../core/transitions.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
@@ -27,7 +27,7 @@ import { type AdoptMessage, type EdgeResult, type FromAcceptor, fromErrorHeader 
 /** Milliseconds before an acceptor that died is replaced: first, largest; and how long one must have served to count as the first again. */
 const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
 const RESTART_RESET_MS = 10_000
-/** Milliseconds between two looks at how many connections each process has: acceptors tell it as often. */
+/** Milliseconds between two looks at how many connections each process has: acceptors report it as often. */
 const BALANCE_MS = 250
 /** Functions that are no more and may still be called by requests that began before. */
 const MAX_GONE = 10_000
@@ -47,9 +47,9 @@ interface ProcessesOptions {
   >
   metrics: Pick<Metrics, 'add'>
   admission: ConstructorParameters<typeof Leases>[0]['admission']
-  /** What an acceptor needs to run calls of a function; null where only this process can, or not now. */
+  /** The facts with which an acceptor runs calls of a function; null where only this process can, or not now. */
   prepare: ConstructorParameters<typeof Leases>[0]['prepare']
-  /** What starts workers of a function; null where there is none. */
+  /** The source of workers of a function; null where there is none. */
   sourceOf(fn: FunctionVersion, program: string | null): WorkerSource | null
   /** Where workers of acceptors are counted. */
   dispatcher: ConstructorParameters<typeof LentWorkers>[0]['dispatcher']
@@ -65,11 +65,11 @@ interface ProcessesOptions {
 /** A place that an acceptor has: the acceptor of now, or the time until the next. */
 interface Place {
   acceptor: AcceptorProcess | null
-  timer: NodeJS.Timeout | null
+  readonly timer: Timer
   failures: number
   /** Monotonic ms. */
   startedAt: number
-  /** Open ones as they were told last. */
+  /** Open ones as reported last. */
   connections: number
 }
 
@@ -81,16 +81,17 @@ export class Processes {
   #tree: AdoptMessage | null = null
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
   readonly #gone = new Map<string, FunctionVersion>()
-  #balanceTimer: NodeJS.Timeout | null = null
+  readonly #balanceTimer: Timer
   #isOpen = false
   #isClosing = false
   #isDraining = false
 
   constructor(options: ProcessesOptions) {
     this.#options = options
+    this.#balanceTimer = new Timer(options.clock, true)
     this.#places = Array.from({ length: options.count }, () => ({
       acceptor: null,
-      timer: null,
+      timer: new Timer(options.clock, true),
       failures: 0,
       startedAt: 0,
       connections: 0,
@@ -102,7 +103,7 @@ export class Processes {
       prepare: options.prepare,
       findFunction: key => this.#functions.get(key) ?? null,
     })
-    options.journal.events.onChange = () => this.#tellWants()
+    options.journal.events.onChange = () => this.#postWants()
   }
 
   /** Processes that take connections now, this one among them. */
@@ -121,7 +122,7 @@ export class Processes {
   open(sockets: readonly number[]): void {
     if (this.#isOpen || this.#isClosing) return
     if (sockets.length === 0) {
-      const why = 'this system does not tell the descriptor of a listening socket, which others would need'
+      const why = 'this system does not reveal the descriptor of a listening socket, which others would need'
       if (this.#options.addresses().length > 0)
         this.#options.journal.log('warn', `one process takes connections, not ${this.#places.length + 1}: ${why}`)
       return
@@ -153,7 +154,7 @@ export class Processes {
   /** The gateway stops: answers say so. */
   drain(): void {
     this.#isDraining = true
-    for (const { acceptor } of this.#places) acceptor?.tell({ kind: 'drain' })
+    for (const { acceptor } of this.#places) acceptor?.post({ kind: 'drain' })
   }
 
   /** Lets the acceptors finish. Resolves when all are gone. */
@@ -161,10 +162,10 @@ export class Processes {
     this.#isClosing = true
     this.#options.journal.events.onChange = null
     this.#leases.close()
-    if (this.#balanceTimer !== null) this.#options.clock.clearTimeout(this.#balanceTimer)
+    this.#balanceTimer.clear()
     await Promise.all(
       this.#places.map(({ acceptor, timer }) => {
-        if (timer !== null) this.#options.clock.clearTimeout(timer)
+        timer.clear()
         return acceptor?.close(timeoutMs)
       }),
     )
@@ -172,14 +173,13 @@ export class Processes {
 
   #start(place: Place): void {
     const { clock, settings, controlPaths, entry, door, journal, addresses } = this.#options
-    place.timer = null
     place.startedAt = clock.monotonic()
     const acceptor = new AcceptorProcess({
       clock,
       door: {
         ...door,
         journal,
-        findFunction: key => this.#functions.get(key) ?? this.#gone.get(key) ?? null,
+        findFunction: key => this.#findLast(key),
       },
       entry,
       sockets: this.#sockets,
@@ -192,7 +192,7 @@ export class Processes {
         tree: this.#tree!,
       },
       onServing: () => {
-        if (this.#isDraining) acceptor.tell({ kind: 'drain' })
+        if (this.#isDraining) acceptor.post({ kind: 'drain' })
       },
       onLines: bytes => journal.requestLines(bytes, line => toLineRecord(line, this.#functions)),
       onMessage: message => {
@@ -210,7 +210,7 @@ export class Processes {
       dispatcher: this.#options.dispatcher,
       sourceOf: this.#options.sourceOf,
       findFunction: key => this.#functions.get(key) ?? null,
-      tell: message => acceptor.tell(message),
+      post: message => acceptor.post(message),
     })
     place.acceptor = acceptor
   }
@@ -224,7 +224,7 @@ export class Processes {
         this.#leases.note(acceptor, message.used)
         return
       case 'ask':
-        // A function that cannot be prepared tells its own calls.
+        // A function that cannot be prepared fails its calls with the reason.
         this.#leases.ask(acceptor, message.key).catch(() => {})
         return
       case 'returned':
@@ -249,14 +249,19 @@ export class Processes {
         journal.warn(message.warning)
         return
       default:
-        this.#tell(message)
+        this.#report(message)
     }
   }
 
-  /** What an acceptor has to say of a function. */
-  #tell(message: Extract<FromAcceptor, { kind: 'failed' | 'workerFailed' | 'output' }>): void {
+  /** The function of a key: of the catalog in force, or the last one that had it. */
+  #findLast(key: string): FunctionVersion | null {
+    return this.#functions.get(key) ?? this.#gone.get(key) ?? null
+  }
+
+  /** An acceptor's report of a function. */
+  #report(message: Extract<FromAcceptor, { kind: 'failed' | 'workerFailed' | 'output' }>): void {
     const { journal } = this.#options
-    const fn = message.key === null ? null : (this.#functions.get(message.key) ?? this.#gone.get(message.key) ?? null)
+    const fn = this.#findLast(message.key ?? '')
     if (message.kind === 'output') {
       if (fn !== null) journal.output(fn, message.stream, journal.secrets.hide(fn, message.text), message.call)
       return
@@ -280,17 +285,15 @@ export class Processes {
       'warn',
       `a gateway process is gone (${reason ?? 'it was asked to end'}): another one follows in ${delay} ms`,
     )
-    place.timer = clock.setTimeout(() => this.#start(place), delay)
-    place.timer.unref?.()
+    place.timer.set(delay, () => this.#start(place))
   }
 
   /** Now and then, who has far more connections than the others lets some go. */
   #planBalance(): void {
-    this.#balanceTimer = this.#options.clock.setTimeout(() => {
+    this.#balanceTimer.set(BALANCE_MS, () => {
       this.#balance()
       this.#planBalance()
-    }, BALANCE_MS)
-    this.#balanceTimer.unref?.()
+    })
   }
 
   #balance(): void {
@@ -300,22 +303,22 @@ export class Processes {
     const [kept = null, ...others] = toKept([open, ...serving.map(place => place.connections)])
     lifecycle.toShed = kept === null ? 0 : open - kept
     for (const [at, count] of others.entries())
-      if (count !== null) serving[at]!.acceptor!.tell({ kind: 'shed', kept: count })
+      if (count !== null) serving[at]!.acceptor!.post({ kind: 'shed', kept: count })
   }
 
-  #tellWants(): void {
+  #postWants(): void {
     const requests = this.#options.journal.wantsRequests
-    for (const { acceptor } of this.#places) acceptor?.tell({ kind: 'wants', requests })
+    for (const { acceptor } of this.#places) acceptor?.post({ kind: 'wants', requests })
   }
 }
 
 // Connections evenly over processes: who has too many lets some go, and their clients come again.
 
-/** Connections above the average that are nobody's concern: so many, and such a share of the average. */
+/** Connections above the average that are fine: a number, and a share of the average. */
 const SLACK = { connections: 4, share: 0.2 } as const
 
 /**
- * How many connections each process keeps; null for one that has not too many. Whoever leaves may come to the same one
+ * How many connections each process keeps; null for one that has not too many. A client that leaves may come to the same one
  * again, so that it can take a few looks until all have as many.
  * @param open - connections of each
  */

@@ -4,10 +4,11 @@
  */
 
 import { chmodSync, rmSync } from 'node:fs'
+import { once } from 'node:events'
 import net from 'node:net'
 import tls from 'node:tls'
-import type { Clock } from '../core/clock.ts'
-import { parseSocketUri, toBinding } from '../runtime/worker-socket.ts'
+import { type Clock, Timer } from '../core/clock.ts'
+import { isAnswered, parseSocketUri, toBinding } from '../runtime/worker-socket.ts'
 import { DaemonGreeting, GreetingError, type Role } from '../runtime/greeting.ts'
 import { encodeFrame, KIND } from '../runtime/wire-protocol.ts'
 
@@ -18,10 +19,21 @@ const MAX_UNPROVEN = 256
 /** Only the user of the daemon may connect to its socket. */
 const SOCKET_MODE = 0o600
 
+/** Milliseconds a peer has to read why its connection ends. */
+const LAST_WORD_MS = 5000
+
+/** Ends a connection with the reason, also one whose peer does not read. */
+export function endWith(socket: net.Socket, code: 'start' | 'protocol', message: string, clock: Clock): void {
+  const timer = new Timer(clock, true)
+  timer.set(LAST_WORD_MS, () => socket.destroy())
+  socket.once('close', () => timer.clear())
+  socket.end(encodeFrame(KIND.error, 0, JSON.stringify({ code, message }), null), () => socket.destroy())
+}
+
 /** A gateway's connection, proved. */
 export interface Peer extends Role {
   socket: net.Socket
-  /** What it sent already. */
+  /** Bytes that it sent already. */
   rest: Buffer
 }
 
@@ -72,7 +84,7 @@ export class DaemonServer {
   }
 
   async #listenUnix(path: string): Promise<string> {
-    // Nobody may connect between its making and the change of its rights.
+    // No one may connect before its rights are set.
     const umask = process.umask(0o177)
     try {
       await this.#bind({ path }).catch(async error => {
@@ -89,16 +101,11 @@ export class DaemonServer {
     return `unix:${path}`
   }
 
-  #bind(address: net.ListenOptions): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#server.once('error', reject)
-      this.#server.listen(address, () => {
-        this.#server.off('error', reject)
-        // No descriptors left: the next connection may find one.
-        this.#server.on('error', () => {})
-        resolve()
-      })
-    })
+  async #bind(address: net.ListenOptions): Promise<void> {
+    this.#server.listen(address)
+    await once(this.#server, 'listening')
+    // No descriptors left: the next connection may find one.
+    this.#server.on('error', () => {})
   }
 
   #accept(raw: net.Socket): void {
@@ -108,7 +115,7 @@ export class DaemonServer {
     const [oldest] = this.#unproven
     if (oldest !== undefined && this.#unproven.size >= MAX_UNPROVEN) oldest.destroy()
     this.#unproven.add(raw)
-    let timer = clock.setTimeout(() => refuse('it did not prove itself in time'), PROOF_TIMEOUT_MS)
+    const timer = clock.setTimeout(() => refuse('it did not prove itself in time'), PROOF_TIMEOUT_MS)
     timer.unref?.()
     const settle = (): void => {
       clock.clearTimeout(timer)
@@ -119,11 +126,7 @@ export class DaemonServer {
       if (!this.#unproven.has(raw)) return
       settle()
       this.#options.onRefused(from, reason)
-      const frame = encodeFrame(KIND.error, 0, JSON.stringify({ code: 'protocol', message: reason }), null)
-      socket.end(frame, () => socket.destroy())
-      // It may not read at all.
-      timer = clock.setTimeout(() => raw.destroy(), PROOF_TIMEOUT_MS)
-      timer.unref?.()
+      endWith(socket, 'protocol', reason, clock)
     }
     const greeting = new DaemonGreeting({
       secret,
@@ -155,16 +158,4 @@ export class DaemonServer {
     })
     socket.on('data', onData)
   }
-}
-
-function isAnswered(path: string): Promise<boolean> {
-  return new Promise(resolve => {
-    const probe = net.connect({ path })
-    const settle = (answered: boolean): void => {
-      probe.destroy()
-      resolve(answered)
-    }
-    probe.once('connect', () => settle(true))
-    probe.once('error', () => settle(false))
-  })
 }

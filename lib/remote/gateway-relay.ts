@@ -1,18 +1,17 @@
 /**
- * Joins a gateway's control connection to the daemon process of this machine: what the gateway asks to start is found,
+ * Joins a gateway's control connection to the daemon process of this machine: the function that the gateway asks to start is found,
  * and made ready, here. Owner: page remote/daemon-server.
  */
 
 import net from 'node:net'
-import type { Clock } from '../core/clock.ts'
-import { PROTOCOL_VERSION } from '../core/limits.ts'
+import { type Clock, Timer, within } from '../core/clock.ts'
 import type { FolderContent } from '../files/folder-content.ts'
-import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
-import type { Peer } from './daemon-server.ts'
+import { encodeFrame, encodeHello, FrameReader, KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
+import { endWith, type Peer } from './daemon-server.ts'
 
 /** Milliseconds without a frame after which a gateway, which pings every 2 s, counts as gone. */
 const SILENCE_MS = 10_000
-/** Milliseconds that a look at the functions folder may take before `ready` is told without it. */
+/** Milliseconds that reading the functions folder may take before `ready` is sent without it. */
 const CONTENT_WAIT_MS = 5000
 /** Bytes that may wait for the gateway to read before the daemon is read no more. */
 const MAX_WAITING_BYTES = 1024 * 1024
@@ -24,10 +23,10 @@ interface GatewayRelayOptions {
   /** `unix:/path` of the daemon process. */
   uri: string
   clock: Clock
-  /** What lies in the functions folder; null when that cannot be told. */
+  /** Content of the functions folder; null when it cannot be read. */
   content(): Promise<FolderContent | null>
   /**
-   * What the daemon process is asked for instead.
+   * The start that the daemon process gets instead.
    * @throws Error with a message for people
    */
   toStart(header: Header): Promise<Header>
@@ -42,15 +41,16 @@ export class GatewayRelay {
   readonly #options: GatewayRelayOptions
   readonly #remote: net.Socket
   readonly #local: net.Socket
-  /** Process (and group) by worker; 0 where the daemon process tells none. */
+  /** Process (and group) by worker; 0 where it is not known. */
   readonly #workers = new Map<string, number>()
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #heardAt: number
   #isOver = false
 
   constructor(options: GatewayRelayOptions) {
     this.#options = options
     const { peer, uri, clock } = options
+    this.#timer = new Timer(clock, true)
     this.#remote = peer.socket
     this.#local = net.connect({ path: uri.slice('unix:'.length) })
     this.#heardAt = clock.monotonic()
@@ -58,29 +58,27 @@ export class GatewayRelay {
     const fromLocal = new FrameReader((kind, id, header, body) => this.#handleLocal(kind, id, header, body))
     this.#follow(this.#remote, fromRemote, 'connection closed')
     this.#follow(this.#local, fromLocal, 'the daemon process ended')
-    // Nobody else knows them any more; one that is stuck would never end.
+    // Nothing else knows them any more; one that is stuck would never end.
     this.#local.once('close', () => {
       for (const pid of this.#workers.values()) options.endProcess(pid)
       this.#workers.clear()
     })
     this.#remote.on('drain', () => this.#local.resume())
-    this.#local.write(encodeFrame(KIND.hello, 0, '{"role":"control"}', Buffer.from([PROTOCOL_VERSION])))
+    this.#local.write(encodeHello({ role: 'control' }))
     this.#watch()
     this.#push(fromRemote, peer.rest)
     this.#remote.resume()
   }
 
-  /** @param reason - told to the gateway */
+  /** @param reason - for the gateway */
   close(reason: string): void {
     if (this.#isOver) return
     this.#isOver = true
     const { clock, onWorker, onClose } = this.#options
-    if (this.#timer !== null) clock.clearTimeout(this.#timer)
+    this.#timer.clear()
     for (const worker of this.#workers.keys()) onWorker(worker, null)
     this.#local.destroy()
-    const frame = encodeFrame(KIND.error, 0, JSON.stringify({ code: 'start', message: reason }), null)
-    this.#remote.end(frame, () => this.#remote.destroy())
-    clock.setTimeout(() => this.#remote.destroy(), SILENCE_MS).unref?.()
+    endWith(this.#remote, 'start', reason, clock)
     onClose()
   }
 
@@ -108,8 +106,7 @@ export class GatewayRelay {
       this.close(`nothing was heard for ${SILENCE_MS / 1000} s`)
       return
     }
-    this.#timer = clock.setTimeout(() => this.#watch(), left)
-    this.#timer.unref?.()
+    this.#timer.set(left, () => this.#watch())
   }
 
   #handleRemote(kind: Kind, id: number, header: string, body: Buffer): void {
@@ -166,12 +163,7 @@ export class GatewayRelay {
 
   async #tellReady(header: Header): Promise<void> {
     const { clock, content } = this.#options
-    let timer: NodeJS.Timeout | null = null
-    const late = new Promise<null>(resolve => {
-      timer = clock.setTimeout(() => resolve(null), CONTENT_WAIT_MS)
-    })
-    const found = await Promise.race([content(), late])
-    if (timer !== null) clock.clearTimeout(timer)
+    const found = await within(clock, CONTENT_WAIT_MS, content())
     this.#send(KIND.ready, 0, JSON.stringify(found === null ? header : { ...header, content: found }), null)
   }
 

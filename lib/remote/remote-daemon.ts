@@ -11,7 +11,7 @@ import tls from 'node:tls'
 import { isLoopback } from '../config/setting-checks.ts'
 import type { Settings } from '../config/settings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, within } from '../core/clock.ts'
 import { type GatewayError, toGatewayError } from '../core/errors.ts'
 import { Descriptors } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
@@ -25,10 +25,10 @@ import { createSchemas } from '../gateway/serving.ts'
 import type { LogRecord } from '../observe/events.ts'
 import { OutputBudget } from '../observe/function-output.ts'
 import { Journal } from '../observe/journal.ts'
-import type { Preparer, Runtime, SocketHealth } from '../runtime/runtime.ts'
+import type { SocketHealth } from '../runtime/daemon.ts'
+import type { Preparer, Runtime } from '../runtime/runtime.ts'
 import { killGroup } from '../runtime/started-worker.ts'
-import { encodeFrame, KIND } from '../runtime/wire-protocol.ts'
-import { DaemonServer, type Peer } from './daemon-server.ts'
+import { DaemonServer, endWith, type Peer } from './daemon-server.ts'
 import { GatewayRelay } from './gateway-relay.ts'
 import { PathMap, WorkerRelay } from './worker-relay.ts'
 
@@ -79,7 +79,7 @@ function checkTrust({ isolation, runtimeSecret }: Settings, listen: string): voi
     )
   if (runtimeSecret === null && !listen.startsWith('unix:') && !isLoopback(listen))
     throw new RemoteDaemonError(
-      `${listen} can be reached from other machines, and whoever connects runs code: set FN_RUNTIME_SECRET_FILE here and for the gateway`,
+      `${listen} can be reached from other machines, and a client that connects can run code: set FN_RUNTIME_SECRET_FILE here and for the gateway`,
     )
 }
 
@@ -180,7 +180,7 @@ class ListeningDaemon implements RemoteDaemon {
     await this.#journal.close()
   }
 
-  /** Whoever asks while it is read waits for the same reading. */
+  /** Requests during a read wait for the same read. */
   #reload(): Promise<void> {
     this.#reloading ??= this.#load().finally(() => {
       this.#reloading = null
@@ -200,9 +200,6 @@ class ListeningDaemon implements RemoteDaemon {
 }
 
 // The gateways of one daemon, with their workers.
-
-/** Milliseconds a peer has to read why it is sent away. */
-const LAST_WORD_MS = 1000
 
 interface RelaysOptions {
   clock: Clock
@@ -236,7 +233,7 @@ export class Relays {
     else this.#addWorker(peer)
   }
 
-  /** @param reason - told to every gateway */
+  /** @param reason - for every gateway */
   close(reason: string): void {
     for (const control of [...this.#controls.keys()]) control.close(reason)
   }
@@ -274,7 +271,7 @@ export class Relays {
     const worker = this.#workers.get(peer.worker)
     const relays = worker && this.#controls.get(worker.control)
     if (worker === undefined || relays === undefined) {
-      this.#refuse(peer, `there is no worker ${JSON.stringify(peer.worker)} here`)
+      this.#refuse(peer, `unknown worker ${JSON.stringify(peer.worker)}`)
       return
     }
     const { root, clock, packsOf } = this.#options
@@ -284,14 +281,12 @@ export class Relays {
   }
 
   #refuse({ socket }: Peer, message: string): void {
-    const { clock } = this.#options
     socket.resume()
-    socket.end(encodeFrame(KIND.error, 0, JSON.stringify({ code: 'start', message }), null), () => socket.destroy())
-    clock.setTimeout(() => socket.destroy(), LAST_WORD_MS).unref?.()
+    endWith(socket, 'start', message, this.#options.clock)
   }
 }
 
-// What a gateway asks to start, as this machine knows it: the function is found and made ready here.
+// The start that a gateway asks for, as this machine knows it: the function is found and made ready here.
 
 /** Milliseconds a start waits for a build or an install: a gateway waits 15 s for the answer. */
 const PREPARE_WAIT_MS = 12_000
@@ -344,18 +339,15 @@ export class StartPreparer {
     const { preparer, clock } = this.#options
     if (preparer === null) return null
     const fn = await this.#find(key, entry)
-    let timer: NodeJS.Timeout | null = null
-    const late = new Promise<never>((_, reject) => {
-      const tell = (): void => reject(new Error(`${preparer.toStep(fn)}; it goes on in the background`))
-      timer = clock.setTimeout(tell, PREPARE_WAIT_MS)
-    })
-    try {
-      return await Promise.race([preparer.prepare(fn), late])
-    } catch (error) {
-      throw error instanceof Error && 'detail' in error ? new Error(toText(toGatewayError(error))) : error
-    } finally {
-      if (timer !== null) clock.clearTimeout(timer)
-    }
+    const work = preparer.prepare(fn).then(
+      program => ({ program }),
+      error => {
+        throw error instanceof Error && 'detail' in error ? new Error(toText(toGatewayError(error))) : error
+      },
+    )
+    const prepared = await within(clock, PREPARE_WAIT_MS, work)
+    if (prepared === null) throw new Error(`${preparer.toStep(fn)}; it goes on in the background`)
+    return prepared.program
   }
 
   async #find(key: string, entry: string): Promise<FunctionVersion> {

@@ -4,24 +4,20 @@ import net from 'node:net'
 import { posix } from 'node:path'
 import { Transform } from 'node:stream'
 import type { Clock } from '../core/clock.ts'
-import { PROTOCOL_VERSION } from '../core/limits.ts'
 import { OpeningReader } from '../runtime/greeting.ts'
-import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
+import { encodeFrame, encodeHello, FrameReader, KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
 import type { Peer } from './daemon-server.ts'
 
 /** Milliseconds a gateway has to send `start`. */
 const START_TIMEOUT_MS = 15_000
 const MAX_START_BYTES = 4 * 1024 * 1024
 const START = new Map<number, number>([[KIND.start, MAX_START_BYTES]])
-const VERSION_BODY = Buffer.from([PROTOCOL_VERSION])
 /** Kinds whose header may name files, with the fields that do. */
 const NAMING: ReadonlyMap<Kind, readonly string[]> = new Map([
   [KIND.ready, ['files']],
   [KIND.loaded, ['files']],
   [KIND.error, ['message', 'file', 'stack', 'hint']],
 ])
-/** Added to the largest frame of a worker: its replies are no larger than this side allows anyway. */
-const NO_MORE_BYTES = 0
 
 interface WorkerRelayOptions {
   peer: Peer
@@ -95,7 +91,7 @@ export class WorkerRelay {
       packs: packsOf(String(header.key)),
     }
     const local = this.#local
-    local.write(encodeFrame(KIND.hello, 0, '{"role":"worker"}', VERSION_BODY))
+    local.write(encodeHello({ role: 'worker' }))
     local.write(encodeFrame(KIND.start, id, JSON.stringify(start), null))
     local.write(this.#reader.rest())
     peer.socket.pipe(local)
@@ -110,7 +106,7 @@ function toRenaming(map: PathMap, start: Record<string, unknown>, onError: (erro
   const put = (frame: Buffer): void => void renaming.push(frame)
   const reader = new FrameReader(
     (kind, id, header, body) => put(encodeFrame(kind, id, rename(map, kind, header), body)),
-    typeof most === 'number' ? most : NO_MORE_BYTES,
+    typeof most === 'number' ? most : 0,
   )
   const renaming = new Transform({
     transform(chunk: Buffer, _encoding, done) {
@@ -140,7 +136,7 @@ function rename(map: PathMap, kind: Kind, header: string): string {
   return JSON.stringify(fields)
 }
 
-// One functions folder under two names: what the gateway calls it, and where it lies here.
+// One functions folder under two names: the gateway's path, and the path here.
 
 export class PathMap {
   readonly #there: string

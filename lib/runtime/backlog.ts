@@ -1,7 +1,7 @@
 /** Calls that wait for a worker, oldest first. Owner: page runtime/worker-set. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { BUILD_RETRY_AFTER_SECONDS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
@@ -15,7 +15,7 @@ export class Backlog {
   /** Where the oldest one lies. */
   #at = 0
 
-  /** Those that nobody waits for any more count until their turn comes. */
+  /** Withdrawn calls count until their turn comes. */
   get size(): number {
     return this.#calls.length - this.#at
   }
@@ -44,7 +44,7 @@ export class Backlog {
     this.#at = 0
   }
 
-  /** Takes the oldest one out; null when nobody waits for it any more, or when there is none. */
+  /** Takes the oldest one out; null when it was withdrawn, or when there is none. */
   shift(): RuntimeCall | null {
     const call = this.#calls[this.#at]
     if (call === undefined) return null
@@ -59,7 +59,7 @@ export class Backlog {
     return call.phase === 'done' ? null : call
   }
 
-  /** Takes all out. @returns those that somebody waits for */
+  /** Takes all out. @returns those that were not withdrawn */
   takeAll(): RuntimeCall[] {
     const calls = this.#calls.slice(this.#at).filter(call => call.phase !== 'done')
     this.#calls = []
@@ -93,7 +93,7 @@ interface LoadRetryOptions {
 
 export class LoadRetry {
   readonly #options: LoadRetryOptions
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #waits = 0
   /** The difference at the last look, and its time. */
   #change: string | null = null
@@ -101,10 +101,11 @@ export class LoadRetry {
 
   constructor(options: LoadRetryOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock)
   }
 
   get isWaiting(): boolean {
-    return this.#timer !== null
+    return this.#timer.isSet
   }
 
   /**
@@ -113,26 +114,22 @@ export class LoadRetry {
    * @returns true when it is worth another try, after `onDue`
    */
   wait(startedAt: number): boolean {
-    if (this.#timer !== null) return true
+    if (this.isWaiting) return true
     const { clock, changeOf, onDue } = this.#options
     const change = changeOf()
-    // Nothing changed between that look and this one: what started in between has loaded just these files.
+    // Nothing changed between that look and this one: a worker that started in between has loaded just these files.
     const isMeantSo = change === this.#change && startedAt >= this.#lookedAt
     if (change === null || isMeantSo || this.#waits >= MAX_WAITS) return false
     this.#change = change
     this.#lookedAt = clock.monotonic()
     this.#waits++
-    this.#timer = clock.setTimeout(() => {
-      this.#timer = null
-      onDue()
-    }, SETTLE_MS)
+    this.#timer.set(SETTLE_MS, onDue)
     return true
   }
 
   /** `onDue` does not follow. */
   stop(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
   }
 }
 
@@ -265,7 +262,7 @@ interface PreparationOptions {
   preparer: Preparer | null
   /** Where its calls wait. */
   backlog: Backlog
-  /** Tells whether a failure may be that of a file which was being saved. */
+  /** Decides whether a failure may be that of a file which was being saved. */
   retry: LoadRetry
   /** The version that serves while a tool works. */
   standIn: StandIn
@@ -284,19 +281,21 @@ export class Preparation {
   readonly #waitMs: number
   #isWorking = false
   #isStopped = false
-  #timer: NodeJS.Timeout | null = null
+  /** One for all calls: each may wait equally long, so the oldest is the next to give up. */
+  readonly #timer: Timer
 
   constructor(options: PreparationOptions) {
     this.#options = options
     this.isDone = options.preparer === null
     this.#waitMs = options.preparer?.waitMs ?? 0
+    this.#timer = new Timer(options.clock)
   }
 
   /** Puts a call into the backlog until it is done, or the call has waited too long. */
   hold(call: RuntimeCall, now: number): void {
     this.#options.backlog.push(call)
     call.startedAt = now
-    if (this.#timer === null) this.#arm(this.#waitMs)
+    if (!this.#timer.isSet) this.#giveUpIn(this.#waitMs)
     this.begin()
   }
 
@@ -307,7 +306,9 @@ export class Preparation {
     const startedAt = this.#options.clock.monotonic()
     const { preparer, fn } = this.#options
     preparer!
-      .prepare(fn, () => this.#handleWork())
+      .prepare(fn, () => {
+        if (!this.#isStopped) this.#options.standIn.begin(this.#options.backlog)
+      })
       .then(
         program => this.#handleDone(program),
         error => this.#handleFailed(toGatewayError(error), startedAt),
@@ -317,16 +318,12 @@ export class Preparation {
   /** Nothing is waited for or reported any more. */
   stop(): void {
     this.#isStopped = true
-    this.#disarm()
-  }
-
-  #handleWork(): void {
-    if (!this.#isStopped) this.#options.standIn.begin(this.#options.backlog)
+    this.#timer.clear()
   }
 
   #handleDone(program: string | null): void {
     if (this.#isStopped) return
-    this.#disarm()
+    this.#timer.clear()
     this.#isWorking = false
     this.isDone = true
     this.program = program
@@ -337,19 +334,17 @@ export class Preparation {
     if (this.#isStopped) return
     this.#isWorking = false
     if (this.#options.retry.wait(startedAt)) return
-    this.#disarm()
+    this.#timer.clear()
     this.#options.onFailed(error)
   }
 
-  /** One timer for all: every call may wait equally long, so the oldest is the next to give up. */
   #giveUp(): void {
-    this.#timer = null
     const { backlog, clock } = this.#options
     const now = clock.monotonic()
     for (let call = backlog.first; call !== undefined; call = backlog.first) {
       const left = call.startedAt + this.#waitMs - now
       if (left > 0 && call.phase !== 'done') {
-        this.#arm(left)
+        this.#giveUpIn(left)
         return
       }
       backlog.shift()?.cut(this.#toPending())
@@ -364,12 +359,7 @@ export class Preparation {
     })
   }
 
-  #arm(ms: number): void {
-    this.#timer = this.#options.clock.setTimeout(() => this.#giveUp(), Math.max(1, Math.ceil(ms)))
-  }
-
-  #disarm(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+  #giveUpIn(ms: number): void {
+    this.#timer.set(Math.max(1, Math.ceil(ms)), () => this.#giveUp())
   }
 }

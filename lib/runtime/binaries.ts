@@ -2,7 +2,7 @@
 
 import { spawnSync } from 'node:child_process'
 import { accessSync, constants, existsSync, statSync } from 'node:fs'
-import { delimiter, isAbsolute, join, resolve } from 'node:path'
+import { delimiter, join, resolve } from 'node:path'
 import type { RuntimeName } from '../core/identity.ts'
 
 interface ProgramInfo {
@@ -55,14 +55,11 @@ export function findProgram(
 ): Program {
   const info = PROGRAMS[runtime]
   if (info === undefined) return { path: process.execPath, problem: null }
-  const configured = binaries[info.tool]
-  if (configured !== undefined && configured !== '') {
-    const path =
-      isAbsolute(configured) || configured.includes('/')
-        ? toExecutable(resolve(configured))
-        : findOnPath(configured, pathText)
+  const configured = binaries[info.tool] ?? ''
+  if (configured !== '') {
+    const path = findTool({ tool: info.tool, binaries, path: pathText })
     if (path !== null) return { path, problem: null }
-    return { path: null, problem: `${info.setting} is ${configured}, which is no program that can be run` }
+    return { path: null, problem: `${info.setting} is ${configured}, which is not an executable program` }
   }
   if (info.names.length === 0) return { path: process.execPath, problem: null }
   for (const name of info.names) {
@@ -127,7 +124,7 @@ function toFix(runtime: RuntimeName, { setting }: ProgramInfo, isThere = false):
   return isInImage() ? toInstallHint(runtime) : `${toInstallHint(runtime, isThere)} or set ${setting}`
 }
 
-/** A tool that is no runtime, such as `uv`. */
+/** A tool beside the runtimes, such as `uv`. */
 interface Tool {
   tool: string
   /** `Settings.binaries`. */

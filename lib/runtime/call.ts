@@ -1,4 +1,4 @@
-/** What the invocation layer hands to a runtime and gets back. Owner: §1, page runtime/daemon. */
+/** A call as the invocation layer hands it to a runtime, and its response. Owner: §1, page runtime/daemon. */
 
 import type { Bytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
@@ -6,13 +6,13 @@ import type { GatewayError } from '../core/errors.ts'
 import { STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../core/limits.ts'
 import type { Semaphore } from '../core/semaphore.ts'
 
-/** What has a call, as the call sees it: a worker. */
+/** The worker that has a call, as the call sees it. */
 export interface CallHost {
   /** Index (from 1) of the socket it was started at. */
   readonly socketIndex: number
   /** The receiver of a stream took `bytes`. */
   grant(call: RuntimeCall, bytes: number): void
-  /** Nobody waits for the call any more. */
+  /** The call is withdrawn. */
   abandon(call: RuntimeCall): void
 }
 
@@ -23,7 +23,7 @@ export interface CallHost {
  *          for a     has its     for a      to a    in its     its answer   its answer
  *          slot      slot        worker     worker  handler    has begun    is fetched elsewhere
  *
- * `done` is reached from everywhere: the runtime is through with it, it failed, or nobody waits any more.
+ * `done` is reached from everywhere: the runtime is through with it, it failed, or it was withdrawn.
  */
 export type CallPhase =
   | 'new'
@@ -69,7 +69,7 @@ export abstract class RuntimeCall {
   deadline = 0
   /** Monotonic ms when its answer was read; 0 before that. */
   endedAt = 0
-  /** True when its handler must end if it is withdrawn, and not go on to its deadline for nobody. */
+  /** True when its handler must end if it is withdrawn, instead of going on to its deadline. */
   mustEnd = false
   /** True when it is past its deadline and still open in the worker. */
   late = false
@@ -80,7 +80,7 @@ export abstract class RuntimeCall {
     this.fn = fn
   }
 
-  /** Nobody waits for it any more: its worker is told, and where it waits it is passed over. No callback follows. */
+  /** The client left: its worker gets a cancel, and a queue passes over it. No callback follows. */
   withdraw(): void {
     const { phase } = this
     if (phase === 'running' || phase === 'sent' || phase === 'streaming') this.host!.abandon(this)
@@ -150,7 +150,7 @@ export class StreamWindow {
     this.#untaken -= bytes
     this.#unreported += bytes
     if (!this.#hasLead && !this.#isOver) this.#askForLead(bytes)
-    // Told of each piece it would be no sooner: half of the window is left to it.
+    // Reports of each piece would not make it faster: half of the window is left to it.
     if (this.#unreported < GRANT_BYTES) return 0
     const reported = this.#unreported
     this.#unreported = 0
@@ -223,7 +223,7 @@ export class OpenCalls {
     return call?.wireId === id ? call : undefined
   }
 
-  /** Nobody waits for this open call any more. */
+  /** The client of this open call left. */
   leave(call: RuntimeCall): void {
     call.phase = 'done'
     call.window?.close()

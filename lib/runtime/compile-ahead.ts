@@ -1,7 +1,7 @@
-/** TypeScript functions compiled while nobody waits, by a program of its own. Owner: page runtime/compile-ahead. */
+/** TypeScript functions compiled in the background, by a separate program. Owner: page runtime/compile-ahead. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 
 /** Milliseconds without a reload before it begins: starts, first calls after them and answers after a save come first. */
 export const QUIET_MS = 100
@@ -26,11 +26,12 @@ export class CompileAhead {
   /** Full paths of entry files to compile, in order. */
   readonly #waiting = new Set<string>()
   readonly #abort = new AbortController()
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #running: Promise<void> | null = null
 
   constructor(options: CompileAheadOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock, true)
   }
 
   /** Takes over a new catalog's functions: those that are new or changed are compiled once it is quiet. */
@@ -38,7 +39,7 @@ export class CompileAhead {
     const before = this.#known
     this.#known = new Map()
     for (const { runtime, entryPath, signature } of functions.values()) {
-      // Most of ten thousand functions are told by their last letters.
+      // The last letters decide for most of ten thousand functions.
       if (runtime !== 'node' || !entryPath.endsWith('ts') || !TYPESCRIPT.test(entryPath)) continue
       if (this.#known.size === MAX_AHEAD_FUNCTIONS) break
       if (before.get(entryPath) !== signature) this.#waiting.add(entryPath)
@@ -52,29 +53,21 @@ export class CompileAhead {
   async close(): Promise<void> {
     this.#abort.abort()
     this.#waiting.clear()
-    this.#stopTimer()
+    this.#timer.clear()
     await this.#running
   }
 
   #plan(): void {
-    this.#stopTimer()
-    if (this.#waiting.size === 0 || this.#running !== null) return
-    this.#timer = this.#options.clock.setTimeout(() => this.#run(), QUIET_MS)
-    this.#timer.unref?.()
-  }
-
-  #stopTimer(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    if (this.#waiting.size === 0) this.#timer.clear()
+    else if (this.#running === null) this.#timer.set(QUIET_MS, () => this.#run())
   }
 
   #run(): void {
-    this.#timer = null
     const next = () => {
       this.#running = null
       this.#plan()
     }
-    // What was not compiled is compiled when it is called.
+    // The rest is compiled when it is called.
     this.#running = this.#options.compile(this.#takeFiles(), this.#abort.signal).then(next, next)
   }
 

@@ -1,13 +1,11 @@
 /** The control connection to one daemon. Owner: §1, pages runtime/daemon and runtime/wire-protocol. */
 
 import type net from 'node:net'
-import type { Clock } from '../core/clock.ts'
-import { PROTOCOL_VERSION } from '../core/limits.ts'
-import { dial, needsProof, NO_TRUST, type PeerTrust, toBinding } from './worker-socket.ts'
-import { GatewayGreeting, GreetingError } from './greeting.ts'
+import { type Clock, Timer } from '../core/clock.ts'
+import { connectPeer, needsProof, NO_TRUST, type PeerTrust } from './worker-socket.ts'
 import type { WorkerExit } from './started-worker.ts'
 import type { OfferedWorker } from './ready-workers.ts'
-import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
+import { encodeFrame, encodeHello, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
 
 /** Milliseconds a daemon has to answer `hello`. */
 export const DAEMON_READY_TIMEOUT_MS = 10_000
@@ -16,23 +14,25 @@ const START_TIMEOUT_MS = 15_000
 /** Milliseconds between health pings of a daemon, and pings in a row without any answer after which it counts as lost. */
 const PING_INTERVAL_MS = 2000
 const PING_MISSES = 4
+/** Bytes of one read: frames of a control connection are few and small. */
+const READ_BYTES = 16 * 1024
 /** Bytes that may wait for a daemon to read before what it asks for is not answered any more. */
 const MAX_WAITING_BYTES = 64 * 1024
 
-/** What a daemon says of itself in `ready`. */
+/** A daemon's `ready`. */
 export interface DaemonInfo {
   runtime: string
   version: string
   pid: number
-  /** What lies in its functions folder, as page remote/daemon-server describes it; undefined where it does not tell. */
+  /** Content of its functions folder, as page remote/daemon-server describes it; undefined where it does not report it. */
   content: unknown
 }
 
-/** A worker as told by `started`. */
+/** A worker as `started` reports it. */
 export interface DaemonWorker {
   worker: string
   uri: string
-  /** Process (and process group) id on the daemon's machine; 0 when it told none. */
+  /** Process (and process group) id on the daemon's machine; 0 when it is not known. */
   pid: number
 }
 
@@ -42,9 +42,9 @@ interface ControlEvents {
   onLost(reason: string): void
   onLog(worker: string, stream: 'stdout' | 'stderr', text: string): void
   onExited(worker: string, exit: WorkerExit): void
-  /** A worker that waits for its function. Absent: the daemon is not told that it may offer such. */
+  /** A worker that waits for its function. Absent: the daemon does not offer such. */
   onOffered?: ((worker: OfferedWorker) => void) | undefined
-  /** It cannot start workers, whatever their functions, and why; null when it can. Told again while it lasts. */
+  /** It cannot start workers, whatever their functions, and why; null when it can. Reported again while it lasts. */
   onTrouble(reason: string | null): void
 }
 
@@ -59,43 +59,36 @@ export class ControlConnection {
   readonly #clock: Clock
   readonly #events: ControlEvents
   readonly #socket: net.Socket
+  readonly #reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body))
   readonly #starts = new Map<number, PendingStart>()
   #nextId = 0
   #isReady = false
   #isOver = false
   #misses = 0
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #problem: string | null = null
-  /** Null once both sides have proved themselves, and where nobody has to. */
-  #greeting: GatewayGreeting | null = null
 
   constructor(uri: string, clock: Clock, events: ControlEvents, trust: PeerTrust = NO_TRUST) {
     this.#uri = uri
     this.#clock = clock
     this.#events = events
-    const reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body))
-    this.#socket = dial(uri, trust)
-    this.#socket.on('data', chunk => {
-      if (this.#isOver) return
-      try {
-        const rest = this.#greeting === null ? chunk : this.#greet(this.#greeting, chunk)
-        if (rest !== null) reader.push(rest)
-      } catch (error) {
-        const { message } = error as Error
-        this.#lose(error instanceof GreetingError ? message : `protocol error: ${message}`)
-      }
+    this.#timer = new Timer(clock, true)
+    const bytes = Buffer.allocUnsafeSlow(READ_BYTES)
+    this.#socket = connectPeer(uri, trust, {
+      toReadInto: () => bytes,
+      onRead: length => this.#read(bytes.subarray(0, length)),
+      onProven: rest => {
+        this.#sendHello()
+        this.#read(rest)
+      },
+      onProblem: text => this.#lose(text),
     })
     this.#socket.on('error', error => {
       this.#problem ??= error.message
     })
     this.#socket.on('close', () => this.#lose(this.#problem ?? 'connection closed'))
-    const { secret } = trust
-    if (secret === null || !needsProof(uri, trust)) this.#sendHello()
-    else {
-      const send = (frame: Buffer): void => void this.#socket.write(frame)
-      this.#greeting = new GatewayGreeting({ secret, send, binding: () => toBinding(this.#socket) })
-    }
-    this.#arm(DAEMON_READY_TIMEOUT_MS, () =>
+    if (!needsProof(uri, trust)) this.#sendHello()
+    this.#timer.set(DAEMON_READY_TIMEOUT_MS, () =>
       this.#lose(`no answer to hello within ${DAEMON_READY_TIMEOUT_MS / 1000} s`),
     )
   }
@@ -131,19 +124,19 @@ export class ControlConnection {
     this.#finish('connection closed')
   }
 
-  /** @returns what follows the greeting, null while it goes on */
-  #greet(greeting: GatewayGreeting, chunk: Buffer): Buffer | null {
-    const rest = greeting.push(chunk)
-    if (rest === null) return null
-    this.#greeting = null
-    this.#sendHello()
-    return rest
+  #read(bytes: Buffer): boolean {
+    try {
+      if (!this.#isOver) this.#reader.push(bytes)
+    } catch (error) {
+      this.#lose(`protocol error: ${(error as Error).message}`)
+    }
+    return true
   }
 
   #sendHello(): void {
     const takesReady = this.#events.onOffered !== undefined
-    const header = takesReady ? '{"role":"control","ready_workers":true,"ready_programs":true}' : '{"role":"control"}'
-    this.#send(KIND.hello, 0, header, Buffer.from([PROTOCOL_VERSION]))
+    const offers = takesReady ? { ready_workers: true, ready_programs: true } : {}
+    if (!this.#isOver) this.#socket.write(encodeHello({ role: 'control', ...offers }))
   }
 
   #handleFrame(kind: Kind, id: number, headerText: string, body: Buffer): void {
@@ -157,10 +150,10 @@ export class ControlConnection {
       case KIND.started: {
         const start = this.#takeStart(id)
         if (start !== null) start.resolve(toWorker(header, this.#uri))
-        // What it is answered with must not pile up.
+        // Answers to it must not pile up.
         else if (!this.#isRead()) this.#lose('the daemon sends and does not read')
         else if (id === 0 && this.#events.onOffered !== undefined) this.#events.onOffered(toOffered(header))
-        // Nobody waits for it any more, and nobody would end it.
+        // Its call is gone, and nothing else would end it.
         else this.stop(String(header.worker), 0)
         return
       }
@@ -209,7 +202,6 @@ export class ControlConnection {
   #handleReady(header: Record<string, unknown>): void {
     if (this.#isReady) return
     this.#isReady = true
-    this.#clearTimer()
     this.#ping()
     this.#events.onReady({
       runtime: String(header.runtime ?? ''),
@@ -220,7 +212,7 @@ export class ControlConnection {
   }
 
   #ping(): void {
-    this.#arm(PING_INTERVAL_MS, () => {
+    this.#timer.set(PING_INTERVAL_MS, () => {
       if (this.#misses >= PING_MISSES) {
         this.#lose(`no answer for ${(PING_INTERVAL_MS * PING_MISSES) / 1000} s`)
         return
@@ -231,8 +223,8 @@ export class ControlConnection {
     })
   }
 
-  #send(kind: Kind, id: number, header: string, body: Buffer | null = null): void {
-    if (!this.#isOver) this.#socket.write(encodeFrame(kind, id, header, body))
+  #send(kind: Kind, id: number, header: string): void {
+    if (!this.#isOver) this.#socket.write(encodeFrame(kind, id, header, null))
   }
 
   #lose(reason: string): void {
@@ -244,23 +236,13 @@ export class ControlConnection {
   #finish(reason: string): void {
     if (this.#isOver) return
     this.#isOver = true
-    this.#clearTimer()
+    this.#timer.clear()
     this.#socket.destroy()
     for (const id of [...this.#starts.keys()]) this.#takeStart(id)?.reject(new Error(reason))
   }
-
-  #arm(ms: number, act: () => void): void {
-    this.#timer = this.#clock.setTimeout(act, ms)
-    this.#timer.unref?.()
-  }
-
-  #clearTimer(): void {
-    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
-    this.#timer = null
-  }
 }
 
-/** @param uri - of the daemon: without a socket of its own the worker is reached through that */
+/** @param uri - of the daemon: a worker without a separate socket is reached through that */
 function toWorker(header: Record<string, unknown>, uri: string): DaemonWorker {
   return {
     worker: String(header.worker),
@@ -271,11 +253,8 @@ function toWorker(header: Record<string, unknown>, uri: string): DaemonWorker {
 
 function toOffered(header: Record<string, unknown>): OfferedWorker {
   const { entries, takes_program: takesProgram } = header
-  return { ...toWorker(header, ''), entries: toTexts(entries), takesProgram: takesProgram === true }
-}
-
-function toTexts(value: unknown): string[] {
-  return Array.isArray(value) ? value.filter(one => typeof one === 'string') : []
+  const texts = Array.isArray(entries) ? entries.filter(one => typeof one === 'string') : []
+  return { ...toWorker(header, ''), entries: texts, takesProgram: takesProgram === true }
 }
 
 function toExit(header: Record<string, unknown>): WorkerExit {

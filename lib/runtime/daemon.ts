@@ -7,21 +7,13 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
-import { backoffDelay, type Clock } from '../core/clock.ts'
+import { backoffDelay, type Clock, Timer, within } from '../core/clock.ts'
 import { lowerPriority } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { findVersionProblem } from './binaries.ts'
 import { ControlConnection, DAEMON_READY_TIMEOUT_MS, type DaemonInfo, type DaemonWorker } from './control-connection.ts'
-import {
-  endDaemon,
-  killGroup,
-  listenForExit,
-  type StartedWorker,
-  type WorkerExit,
-  WorkerRecords,
-} from './started-worker.ts'
+import { endDaemon, killGroup, type StartedWorker, type WorkerExit, WorkerRecords } from './started-worker.ts'
 import { type ReadyConnection, type ReadyWorker, ReadyWorkers } from './ready-workers.ts'
-import type { DaemonView, SocketHealth } from './runtime.ts'
 import type { PeerTrust } from './worker-socket.ts'
 
 /** Restart delay of a daemon that dies: first, largest. It doubles while the daemon dies at its start. */
@@ -38,7 +30,7 @@ const LAST_LINE_WAIT_MS = 50
 /** Milliseconds that calls wait for a daemon elsewhere that was lost, while it is connected to again. */
 const RECONNECT_WAIT_MS = 1000
 /** Milliseconds after which a daemon hears that a worker which waited has its function. */
-const TELL_DELAY_MS = 15
+const ANNOUNCE_DELAY_MS = 15
 /** Kept of the daemon's last line on stderr, for the reason. */
 const MAX_REASON_CHARS = 300
 
@@ -57,7 +49,7 @@ export class Daemon {
   #control: ControlConnection | null = null
   /** A connection that is not ready yet. */
   #dialled: ControlConnection | null = null
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #failures = 0
   #upSince = 0
   #timesUp = 0
@@ -71,11 +63,13 @@ export class Daemon {
 
   constructor(options: DaemonOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock)
     this.index = options.index
     this.uri = options.externalUri ?? ''
   }
 
-  get facts(): DaemonView['facts'] {
+  /** The process, null where it is not ours; how often it came up again, and monotonic ms when it did last, null while it is not up. */
+  get facts(): { pid: number | null; restarts: number; upSince: number | null } {
     const upSince = this.state === 'up' ? this.#upSince : null
     return { pid: this.#child?.pid ?? null, restarts: Math.max(0, this.#timesUp - 1), upSince }
   }
@@ -93,19 +87,17 @@ export class Daemon {
       reason = `${reason}; ${this.#options.externalUri === null ? 'restarting' : 'reconnecting'} in ${left} ms`
     }
     if (this.state === 'up' && this.#trouble !== null) return { index, uri, up: false, reason: this.#trouble }
-    // One that nobody needs yet is not broken.
+    // One that is not needed yet is not broken.
     return { index, uri, up: this.state === 'up' || this.state === 'idle', reason }
   }
 
   /** Milliseconds until it may be up: 0 while starting, Infinity when it is not going to be. */
   delay(now: number): number {
-    if (this.state === 'starting') return this.#isLongGone(now) ? Number.POSITIVE_INFINITY : 0
+    // Calls do not wait for one elsewhere that was lost and does not accept a connection.
+    const isLost = this.#options.externalUri !== null && this.#failures > 0
+    if (this.state === 'starting')
+      return isLost && now - this.#attemptAt >= RECONNECT_WAIT_MS ? Number.POSITIVE_INFINITY : 0
     return this.state === 'waiting' ? Math.max(0, this.#retryAt - now) : Number.POSITIVE_INFINITY
-  }
-
-  /** True for one elsewhere that nobody should wait for: it was lost, and a connection to it is not coming about. */
-  #isLongGone(now: number): boolean {
-    return this.#options.externalUri !== null && this.#failures > 0 && now - this.#attemptAt >= RECONNECT_WAIT_MS
   }
 
   /** Resolves when the state changes next. */
@@ -136,7 +128,7 @@ export class Daemon {
   /** Ends the daemon with its workers. */
   async close(): Promise<void> {
     if (this.state === 'closed') return
-    this.#clearTimer()
+    this.#timer.clear()
     this.#set('closed', 'closed')
     const child = this.#child
     this.#control?.close()
@@ -157,13 +149,13 @@ export class Daemon {
       this.#handleExited(ready.worker, { code: null, signal: null, reason: message })
     }
     // The daemon is not what the call waits for, and awake it would take the processor from those that are.
-    const tell = async (): Promise<void> => {
+    const announce = async (): Promise<void> => {
       const { pid } = await control.start(request.toHeader(ready.worker))
       // One that waited for its program may have been offered before its process was there.
       const live = this.#workers.get(ready.worker)
       if (live !== undefined) live.pid = pid
     }
-    this.#options.clock.setTimeout(() => tell().catch(fail), TELL_DELAY_MS)
+    this.#options.clock.setTimeout(() => announce().catch(fail), ANNOUNCE_DELAY_MS)
     return started
   }
 
@@ -190,13 +182,13 @@ export class Daemon {
       kill: graceMs => {
         if (worker.exit === null) control.stop(id, graceMs)
       },
-      onExit: listener => listenForExit(worker, listener),
+      onExit: listener => worker.listen(listener),
     }
   }
 
   #attempt(): void {
     const options = this.#options
-    this.#clearTimer()
+    this.#timer.clear()
     this.#lastLine = ''
     this.#attemptAt = options.clock.monotonic()
     const isBack = options.externalUri !== null && this.#lastFailure !== ''
@@ -217,7 +209,7 @@ export class Daemon {
     const child = spawn(launch.command, launch.args, {
       cwd: launch.cwd,
       env: launch.env,
-      // A group of its own: Ctrl-C in the terminal is for the gateway, which first lets its requests finish.
+      // A separate group: Ctrl-C in the terminal is for the gateway, which first lets its requests finish.
       detached: true,
       stdio: ['pipe', 'pipe', 'pipe'],
     })
@@ -236,13 +228,11 @@ export class Daemon {
     child.once('error', error => this.#handleChildEnd(child, `cannot run ${launch.command}: ${error.message}`))
     child.once('exit', (code, signal) => {
       const end = signal === null ? `exited with code ${code}` : `ended by ${signal}`
-      const reason = () => (this.#lastLine === '' ? end : `${end}: ${this.#lastLine}`)
-      const finish = () => this.#handleChildEnd(child, reason(), signal !== null)
-      // Its last line tells why, but a process it left behind may hold the pipe open.
-      const timer = clock.setTimeout(finish, LAST_LINE_WAIT_MS)
-      child.once('close', () => {
-        clock.clearTimeout(timer)
-        finish()
+      // Its last line has the reason, but a process it left behind may hold the pipe open.
+      const closed = new Promise(resolve => child.once('close', resolve))
+      void within(clock, LAST_LINE_WAIT_MS, closed).then(() => {
+        const reason = this.#lastLine === '' ? end : `${end}: ${this.#lastLine}`
+        this.#handleChildEnd(child, reason, signal !== null)
       })
     })
     // It listens when it listens; until then a connection is refused.
@@ -253,7 +243,7 @@ export class Daemon {
         killGroup(child.pid)
         return
       }
-      this.#timer = clock.setTimeout(() => this.#connect(retry), CONNECT_RETRY_MS)
+      this.#timer.set(CONNECT_RETRY_MS, () => this.#connect(retry))
     }
     this.#connect(retry)
   }
@@ -298,7 +288,7 @@ export class Daemon {
       else killGroup(this.#child.pid)
       return
     }
-    this.#clearTimer()
+    this.#timer.clear()
     this.#control = control
     this.#trouble = null
     this.info = info
@@ -335,7 +325,7 @@ export class Daemon {
     this.#child = null
     this.#control?.close()
     this.#control = null
-    // Their sockets are private to this gateway; without the daemon nobody would end them.
+    // Their sockets are private to this gateway; without the daemon nothing else would end them.
     this.#dropWorkers(`daemon ${reason}`)
     killGroup(child.pid)
     if (this.state !== 'closed') this.#fail(reason, isKilled)
@@ -369,7 +359,7 @@ export class Daemon {
     // One line for a daemon that fails again and again for the same cause.
     if (this.#lastFailure !== reason) this.#emit('down', reason)
     this.#lastFailure = reason
-    this.#timer = clock.setTimeout(() => this.#attempt(), delay)
+    this.#timer.set(delay, () => this.#attempt())
   }
 
   #note(text: string, isError: boolean): void {
@@ -391,14 +381,17 @@ export class Daemon {
   #removeSocket(): void {
     if (this.#options.externalUri === null && this.uri !== '') rmSync(this.uri.slice('unix:'.length), { force: true })
   }
-
-  #clearTimer(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
-  }
 }
 
 // Options and events of a daemon.
+
+export interface SocketHealth {
+  /** From 1. */
+  index: number
+  uri: string
+  up: boolean
+  reason: string
+}
 
 /** How to start a daemon process. */
 export interface Launch {

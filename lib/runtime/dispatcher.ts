@@ -6,7 +6,7 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, within } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
@@ -15,7 +15,7 @@ import { systemProcessors } from './growth.ts'
 import type { Runtime } from './runtime.ts'
 import { LoadTurns, type OlderSet } from './backlog.ts'
 import type { Worker } from './worker.ts'
-import { WorkerSet } from './worker-set.ts'
+import { type FunctionEvents, WorkerSet } from './worker-set.ts'
 import { isSameVersion } from '../core/versions.ts'
 
 /** As whom functions run, where that is not all the same. */
@@ -26,23 +26,11 @@ interface Tenancy {
   stampOf(fn: FunctionVersion): string
 }
 
-interface DispatcherOptions {
+interface DispatcherOptions extends FunctionEvents {
   clock: Clock
   /** The enabled runtimes; one may be added later. */
   runtimes: ReadonlyMap<RuntimeName, Runtime>
   tenancy: Tenancy | null
-  /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
-  changeOf?(fn: FunctionVersion): string | null
-  /** Output outside any call. */
-  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. Absent if it is not needed. */
-  onFiles?(fn: FunctionVersion, files: readonly string[]): void
-  /** A worker failed to load or ended by itself. */
-  onFailure(fn: FunctionVersion, error: GatewayError): void
-  /** A version cannot be loaded, and the previous one serves. */
-  onStandIn?(fn: FunctionVersion): void
-  /** A version is loaded after one that could not be. */
-  onFixed?(fn: FunctionVersion): void
   /** True loads changed functions at once, also those without a worker: in development mistakes are shown at the save. */
   loadsChanged?: boolean
 }
@@ -213,10 +201,11 @@ export class Dispatcher {
     for (const [key, set] of this.#sets) {
       const fn = functions.get(key)
       if (fn === undefined || !isSame(fn, set.fn) || this.#isMoved(fn)) this.#replace(key, set, fn)
-      // What it failed for may be in a file that it never came to load.
+      // The mistake may be in a file that it never came to load.
       else if (set.loadError !== null) set.load()
     }
-    for (const fn of changed) this.#loadAhead(fn)
+    for (const fn of changed)
+      if (this.#options.runtimes.has(fn.runtime) && this.#refusalOf(fn) === null) this.setOf(fn).load()
     const used = new Set<RuntimeName>()
     for (const fn of functions.values()) {
       const runtime = this.#options.runtimes.get(fn.runtime)
@@ -230,20 +219,16 @@ export class Dispatcher {
     for (const runtime of this.#options.runtimes.values()) if (!used.has(runtime.name)) runtime.rest()
   }
 
-  /** Resolves when every call is over or `timeoutMs` ms have passed; what then still runs is killed. */
+  /** Resolves when every call is over or `timeoutMs` ms have passed; calls that still run then are killed. */
   async close(timeoutMs: number): Promise<void> {
-    const { clock } = this.#options
     this.#isClosing = true
     this.#loads.close()
     for (const [key, set] of this.#sets) this.#retire(key, set)
     if (this.#leaving.size > 0 && timeoutMs > 0) {
-      await new Promise<void>(resolve => {
-        const timer = clock.setTimeout(resolve, timeoutMs)
-        this.#emptied = () => {
-          clock.clearTimeout(timer)
-          resolve()
-        }
+      const emptied = new Promise<void>(resolve => {
+        this.#emptied = resolve
       })
+      await within(this.#options.clock, timeoutMs, emptied)
     }
     for (const set of this.#leaving) set.close()
   }
@@ -265,7 +250,7 @@ export class Dispatcher {
       this.#retire(key, set)
       return
     }
-    // What was not prepared yet, or half saved, never will be: whoever waits for it gets the new version instead of an error.
+    // A version that was not prepared yet, or half saved, never will be: its calls get the new version instead of an error.
     const waiting = set.takeHeld()
     const older = this.#isMoved(fn) ? null : set.standIn()
     this.#leave(key, set)
@@ -292,11 +277,6 @@ export class Dispatcher {
     return changed
   }
 
-  #loadAhead(fn: FunctionVersion): void {
-    if (!this.#options.runtimes.has(fn.runtime) || this.#refusalOf(fn) !== null) return
-    this.setOf(fn).load()
-  }
-
   /** True for a function that runs as another user from now on, or not at all. */
   #isMoved(fn: FunctionVersion): boolean {
     const { tenancy } = this.#options
@@ -320,7 +300,7 @@ export class Dispatcher {
    * @param isFix - true when the version that it replaces could not be loaded
    */
   #makeSet(asked: FunctionVersion, older: OlderSet | null = null, isFix = false): WorkerSet {
-    const { runtimes, clock, onLog, onFailure, onFiles, onStandIn, onFixed, changeOf } = this.#options
+    const { runtimes } = this.#options
     if (this.#isClosing) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
     const runtime = runtimes.get(asked.runtime)
     if (runtime === undefined) throw new GatewayError('RUNTIME_DOWN', `runtime down: ${asked.runtime} is not enabled`)
@@ -330,10 +310,13 @@ export class Dispatcher {
     const current = this.#functions.get(asked.key)
     const fn = current ?? asked
     const set: WorkerSet = new WorkerSet({
+      ...this.#options,
       fn,
-      clock,
       // `max_workers` bounds the calls; each socket has its turn all the same.
-      maxWorkers: Math.max(Math.min(maxWorkersOf(fn), runtime.maxWorkers), runtime.sockets?.count ?? 1),
+      maxWorkers: Math.max(
+        Math.min(toMaxActive(fn.policy) || MAX_WORKERS_UNLIMITED, runtime.maxWorkers),
+        runtime.sockets?.count ?? 1,
+      ),
       processors: this.#processors,
       minWarm: minWarmOf(fn),
       idleTtlMs: idleTtlSecondsOf(fn) * 1000,
@@ -344,14 +327,8 @@ export class Dispatcher {
       loads: this.#loads,
       isRetired: current === undefined,
       isLent: () => this.#isLent(fn.key),
-      changeOf: () => changeOf?.(fn) ?? null,
       successor: () => this.#successorOf(fn.key),
       spawn: (owner, program) => runtime.spawn(owner, program),
-      onLog,
-      onFailure,
-      ...(onFiles && { onFiles }),
-      ...(onStandIn && { onStandIn }),
-      ...(onFixed && { onFixed }),
       onEmpty: () => {
         this.#leaving.delete(set)
         if (this.#leaving.size === 0) this.#emptied?.()
@@ -369,10 +346,6 @@ export class Dispatcher {
 /** True when workers started for one may serve the other. */
 function isSame(a: FunctionVersion, b: FunctionVersion): boolean {
   return a === b || (isSameVersion(a, b) && JSON.stringify(a.policy) === JSON.stringify(b.policy))
-}
-
-function maxWorkersOf({ policy }: FunctionVersion): number {
-  return toMaxActive(policy) || MAX_WORKERS_UNLIMITED
 }
 
 function minWarmOf({ policy }: FunctionVersion): number {

@@ -2,7 +2,7 @@
  * Which files of a function other functions could read. Owner: page runtime/isolation.
  *
  *   /srv/functions        0755   everybody enters
- *    ├─ orders            0750   group 20001: its function and the gateway enter, and nobody else: all in it is closed
+ *    ├─ orders            0750   group 20001: only its function and the gateway enter: all in it is closed
  *    └─ users             0755   two functions in one folder: each file is looked at by itself
  *        ├─ get.js        0640   group 20002: closed
  *        └─ post.js       0644   open: every function can read it
@@ -51,7 +51,7 @@ const SHARED_PREFIX = '_'
 const OTHERS = { read: 0o004, enter: 0o001 } as const
 const GROUP = { read: 0o040, enter: 0o010 } as const
 
-/** One look at the files of a catalog: what it saw once it does not look at again. */
+/** One inspection of the files of a catalog: each file is read once. */
 export class FunctionFiles {
   readonly #users: UidRange
   readonly #root: string
@@ -75,7 +75,7 @@ export class FunctionFiles {
     }
   }
 
-  /** What users of other functions can read of a function. @param uid - its own user */
+  /** Files of a function that users of other functions can read. @param uid - its own user */
   findOpen(fn: FunctionVersion, uid: number): OpenPath[] {
     if (this.#isClosed(fn.fnDir, uid)) return []
     return this.#listOwn(fn).flatMap(path => {
@@ -100,16 +100,16 @@ export class FunctionFiles {
   }
 
   /**
-   * Lets nobody in but its owner and the function. Links, which may lead out of the tree, are not followed.
+   * Closes it to all but its owner and the function. Links, which may lead out of the tree, are not followed.
    * @throws Error with a message for people, or of the file system
    */
   close({ path }: OpenPath, uid: number): void {
-    if (!isBelow(toReal(path), toReal(this.#root))) throw new Error(`${path} is not in the functions root`)
+    if (!toReal(path).startsWith(toReal(this.#root) + sep)) throw new Error(`${path} is not in the functions root`)
     const file = openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS)
     try {
       const stats = fstatSync(file)
-      // A second name of a file may be somebody else's.
-      if (!stats.isDirectory() && (!stats.isFile() || stats.nlink > 1)) throw new Error(`${path} is no plain file`)
+      // A second name of a file may belong to another user.
+      if (!stats.isDirectory() && (!stats.isFile() || stats.nlink > 1)) throw new Error(`${path} is not a regular file`)
       const isEntered = stats.isDirectory() || (stats.mode & 0o111) !== 0
       fchownSync(file, -1, uid)
       fchmodSync(file, (stats.mode & 0o700) | GROUP.read | (isEntered ? GROUP.enter : 0))
@@ -167,7 +167,7 @@ export class FunctionFiles {
   }
 }
 
-/** What to type so that only its owner and the function read it. @param shown - paths below the functions root */
+/** The command after which only its owner and the function read it. @param shown - paths below the functions root */
 export function toCloseCommand(shown: readonly string[], uid: number): string {
   const names = shown.map(toShellWord).join(' ')
   return `chgrp ${uid} ${names} && chmod g=rX,o= ${names}`
@@ -176,10 +176,6 @@ export function toCloseCommand(shown: readonly string[], uid: number): string {
 /** A path as the operator sees it. */
 export function toShown(path: string, root: string): string {
   return relative(root, path).split(sep).join('/') || '.'
-}
-
-function isBelow(path: string, root: string): boolean {
-  return path.startsWith(root + sep)
 }
 
 function toReal(path: string): string {

@@ -35,7 +35,7 @@ interface FunctionUsersOptions {
   range: UidRange
   /** `.svc` in it remembers who is who. */
   functionsRoot: string
-  /** What is done with functions whose files others can read. */
+  /** The treatment of functions whose files others can read. */
   files: Settings['isolationFiles']
   limits: ResourceLimits
   signals: UserSignals
@@ -77,7 +77,7 @@ export class FunctionUsers {
     const before = JSON.stringify([...this.#uids])
     this.#closeOwnFolders()
     this.#functions = functions
-    // Owners first: an id that somebody gave a folder to must not be chosen for another function.
+    // Owners first: an id that owns a folder must not be chosen for another function.
     const held = new Set<number>()
     const rest = [...functions.values()].filter(fn => !this.#takeOwner(fn, held))
     for (const { key } of rest) this.#settle(key, held)
@@ -131,7 +131,7 @@ export class FunctionUsers {
 
   /**
    * Whom package tools run as.
-   * @param key - of a function, or `pack <folder>` for a shared pack, which is no function's to change
+   * @param key - of a function, or `pack <folder>` for a shared pack, which functions cannot change
    * @throws Error when no id is left
    */
   toolUserOf(key: string): ToolUser {
@@ -143,7 +143,7 @@ export class FunctionUsers {
     return user
   }
 
-  /** What the gateway keeps in `.svc`, such as builds, is not for functions; shared packs are, and folders of users. */
+  /** Functions have no access to `.svc`, such as its builds, except to shared packs and to folders of users. */
   #closeOwnFolders(): void {
     for (const { name, stats } of this.#state.list(/^(?!(?:packs|users)$)/)) {
       if (stats.isDirectory() && (stats.mode & 0o077) !== 0) chmodSync(this.#state.pathOf(name), 0o700)
@@ -256,7 +256,7 @@ export class FunctionUsers {
     try {
       for (const path of open) files.close(path, uid)
     } catch {
-      // Not ours to change: whoever owns them is told what to type.
+      // Not ours to change: the warning names the command for their owner.
     }
     return files.findOpen(fn, uid)
   }
@@ -285,7 +285,7 @@ export class FunctionUsers {
   }
 }
 
-/** `<function>/.go-build/<handler>/bin/<program>`: the handler's folder is for its user and for whoever builds. */
+/** `<function>/.go-build/<handler>/bin/<program>`: the handler's folder is for its user and for the build. */
 function openBuild(program: string, uid: number): void {
   const folder = dirname(dirname(program))
   const { gid, mode } = lstatSync(folder)
@@ -304,7 +304,7 @@ function readState(folder: OwnFolder): Map<string, number> {
     if (!isObject(value) || !isObject(value.users)) return new Map()
     return new Map(Object.entries(value.users).filter((entry): entry is [string, number] => Number.isInteger(entry[1])))
   } catch {
-    // Missing, or not ours: users are given anew, by the same rule.
+    // Missing, or not ours: users are assigned again, by the same rule.
     return new Map()
   }
 }
@@ -330,19 +330,12 @@ export function makeUserFolder(folder: OwnFolder, uid: number): void {
   folder.make()
   chmodSync(dirname(folder.path), 0o711)
   const temporary = folder.below(TEMPORARY)
-  if (isRoot()) {
-    temporary.make()
-    for (const { path } of [temporary, folder]) {
-      chmodSync(path, 0o700)
-      chownSync(path, uid, uid)
-    }
-    return
-  }
-  // Nobody but root gives files away: they stay the gateway's, and the user has them by its group.
   temporary.make()
+  // Only root gives files away: those of another gateway stay its own, and the user has them by its group.
+  const isRoot = process.geteuid?.() === 0
   for (const { path } of [temporary, folder]) {
-    chownSync(path, -1, uid)
-    chmodSync(path, 0o770)
+    chownSync(path, isRoot ? uid : -1, uid)
+    chmodSync(path, isRoot ? 0o700 : 0o770)
   }
 }
 
@@ -355,14 +348,10 @@ export function removeUserFolders(sockets: OwnFolder): void {
   }
 }
 
-function isRoot(): boolean {
-  return process.geteuid?.() === 0
-}
-
 // Ends what a function's user left behind when one of its workers has ended.
 
 export class UserProcesses {
-  /** By user id: what goes on, and whether it is done once more. */
+  /** By user id: the work under way, and whether it is done once more. */
   readonly #ending = new Map<number, { isAsked: boolean; done: Promise<void> }>()
   readonly #signals: Pick<UserSignals, 'endOrphans' | 'killGroup'>
 

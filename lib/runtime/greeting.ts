@@ -4,14 +4,14 @@
  *
  *   gateway ── hello { nonce } ──► daemon      neither nonce was ever used before, so no proof can be played again
  *           ◄── hello { nonce } ──
- *           ── hello { proof } ──►             whoever calls proves first: a stranger who connects learns nothing
+ *           ── hello { proof } ──►             the caller proves first: a stranger who connects learns nothing
  *           ◄── hello { proof } ──
  */
 
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { PROTOCOL_VERSION } from '../core/limits.ts'
 import { escapeUnsafe } from '../core/text.ts'
-import { encodeFrame, KIND, type Kind, parseHeader, ProtocolError } from './wire-protocol.ts'
+import { encodeHello, KIND, type Kind, parseHeader, ProtocolError } from './wire-protocol.ts'
 
 /** Most bytes of a frame from a peer that has not proved itself, and of a reason why it refuses. */
 const MAX_HELLO_BYTES = 4096 + 16
@@ -20,7 +20,6 @@ const MAX_REASON_CHARS = 300
 const NONCE_BYTES = 32
 const NONCE = /^[A-Za-z0-9_-]{43}$/
 const SCHEME = 'fngw-greeting-1'
-const VERSION_BODY = Buffer.from([PROTOCOL_VERSION])
 const HELLO = new Map<number, number>([[KIND.hello, MAX_HELLO_BYTES]])
 const HELLO_OR_REFUSAL = new Map<number, number>([...HELLO, [KIND.error, MAX_REFUSAL_BYTES]])
 
@@ -30,7 +29,7 @@ export class GreetingError extends Error {}
 interface GreetingOptions {
   secret: string
   send(frame: Buffer): void
-  /** What is unique to the encrypted connection below; '' where there is none. Asked for when the first proof is made. */
+  /** A text that is unique to the encrypted connection below; '' where there is none. Asked for when the first proof is made. */
   binding(): string
 }
 
@@ -48,15 +47,11 @@ export function toProof(
   return createHmac('sha256', secret).update(text).digest('base64url')
 }
 
-/** Constant time for texts of the right length; the length of a proof is no secret. */
+/** Constant time for texts of the right length; the length of a proof is not secret. */
 function isProof(given: unknown, right: string): boolean {
   if (typeof given !== 'string') return false
   const [a, b] = [Buffer.from(given), Buffer.from(right)]
   return a.length === b.length && timingSafeEqual(a, b)
-}
-
-function toHello(fields: object): Buffer {
-  return encodeFrame(KIND.hello, 0, JSON.stringify(fields), VERSION_BODY)
 }
 
 function toNonce(): string {
@@ -68,12 +63,12 @@ export class GatewayGreeting {
   readonly #options: GreetingOptions
   readonly #reader = new OpeningReader()
   readonly #nonce = toNonce()
-  /** What the daemon has to answer; null before its nonce is known. */
+  /** The proof that the daemon has to send; null before its nonce is known. */
   #wanted: string | null = null
 
   constructor(options: GreetingOptions) {
     this.#options = options
-    options.send(toHello({ nonce: this.#nonce }))
+    options.send(encodeHello({ nonce: this.#nonce }))
   }
 
   /**
@@ -84,10 +79,13 @@ export class GatewayGreeting {
   push(chunk: Uint8Array): Buffer | null {
     this.#reader.push(chunk)
     for (;;) {
-      const frame = readFrame(this.#reader, HELLO_OR_REFUSAL)
+      const frame = readHello(this.#reader, HELLO_OR_REFUSAL)
       if (frame === null) return null
-      const fields = readFields(frame)
-      if (frame.kind === KIND.error) throw new GreetingError(`the daemon refuses: ${toReason(fields.message)}`)
+      const { fields } = frame
+      if (frame.kind === KIND.error) {
+        const reason = typeof fields.message === 'string' ? fields.message : 'it gives no reason'
+        throw new GreetingError(`the daemon refuses: ${escapeUnsafe(reason.slice(0, MAX_REASON_CHARS))}`)
+      }
       if (this.#wanted === null) this.#answer(fields.nonce)
       else if (isProof(fields.proof, this.#wanted)) return this.#reader.rest()
       else throw new GreetingError('the daemon does not know FN_RUNTIME_SECRET: its proof is wrong')
@@ -100,11 +98,11 @@ export class GatewayGreeting {
     const nonces = { gateway: this.#nonce, daemon: nonce }
     const bound = binding()
     this.#wanted = toProof(secret, 'daemon', nonces, bound)
-    send(toHello({ proof: toProof(secret, 'gateway', nonces, bound) }))
+    send(encodeHello({ proof: toProof(secret, 'gateway', nonces, bound) }))
   }
 }
 
-/** What a gateway is connected for. */
+/** The purpose of a gateway's connection. */
 export interface Role {
   role: 'control' | 'worker'
   /** Which worker; '' for the control connection. */
@@ -120,7 +118,7 @@ interface DaemonGreetingOptions extends Omit<GreetingOptions, 'secret'> {
 export class DaemonGreeting {
   readonly #options: DaemonGreetingOptions
   readonly #reader = new OpeningReader()
-  /** What the gateway has to answer; null before its nonce is known. */
+  /** The proof that the gateway has to send, and the daemon's; null before its nonce is known. */
   #wanted: { gateway: string; daemon: string } | null = null
   #isProven: boolean
 
@@ -132,16 +130,16 @@ export class DaemonGreeting {
   /**
    * @param chunk - the next bytes of the gateway
    * @returns the role, and what follows it, once both are proved; null before
-   * @throws GreetingError whose text may be told to the peer
+   * @throws GreetingError whose text the peer may see
    */
   push(chunk: Uint8Array): (Role & { rest: Buffer }) | null {
     this.#reader.push(chunk)
     for (;;) {
-      const frame = readFrame(this.#reader, HELLO)
+      const frame = readHello(this.#reader, HELLO)
       if (frame === null) return null
-      if (frame.body[0] !== PROTOCOL_VERSION || frame.body.length !== 1)
-        throw new GreetingError(`protocol version ${frame.body[0] ?? 'none'} is not spoken here`)
-      const fields = readFields(frame)
+      const { fields, body } = frame
+      if (body[0] !== PROTOCOL_VERSION || body.length !== 1)
+        throw new GreetingError(`protocol version ${body[0] ?? 'none'} is not spoken here`)
       if (this.#isProven) return { ...toRole(fields), rest: this.#reader.rest() }
       if (this.#wanted === null) this.#challenge(fields.nonce)
       else this.#check(fields.proof, this.#wanted)
@@ -158,14 +156,14 @@ export class DaemonGreeting {
       gateway: toProof(secret!, 'gateway', nonces, bound),
       daemon: toProof(secret!, 'daemon', nonces, bound),
     }
-    send(toHello({ nonce: nonces.daemon }))
+    send(encodeHello({ nonce: nonces.daemon }))
   }
 
   #check(proof: unknown, { gateway, daemon }: { gateway: string; daemon: string }): void {
     if (!isProof(proof, gateway))
       throw new GreetingError('the proof is wrong: FN_RUNTIME_SECRET of the gateway is not the one of the daemon')
     this.#isProven = true
-    this.#options.send(toHello({ proof: daemon }))
+    this.#options.send(encodeHello({ proof: daemon }))
   }
 }
 
@@ -175,31 +173,23 @@ function toRole({ role, worker, nonce }: Record<string, unknown>): Role {
   throw new GreetingError(
     nonce === undefined
       ? 'hello must name the role control, or worker and which one'
-      : 'there is no shared secret here: set FN_RUNTIME_SECRET for the daemon, or do not set it for the gateway',
+      : 'no shared secret is set here: set FN_RUNTIME_SECRET for the daemon, or do not set it for the gateway',
   )
 }
 
-function readFrame(reader: OpeningReader, expected: ReadonlyMap<number, number>): OpeningFrame | null {
+function readHello(
+  reader: OpeningReader,
+  expected: Expected,
+): (OpeningFrame & { fields: Record<string, unknown> }) | null {
   try {
-    return reader.next(expected)
+    const frame = reader.next(expected)
+    return frame && { ...frame, fields: parseHeader(frame.header) }
   } catch (error) {
     throw new GreetingError(`protocol error: ${(error as Error).message}`)
   }
 }
 
-function readFields({ header }: OpeningFrame): Record<string, unknown> {
-  try {
-    return parseHeader(header)
-  } catch (error) {
-    throw new GreetingError(`protocol error: ${(error as Error).message}`)
-  }
-}
-
-function toReason(message: unknown): string {
-  return typeof message === 'string' ? escapeUnsafe(message.slice(0, MAX_REASON_CHARS)) : 'it gives no reason'
-}
-
-// The first frames of a connection: few, small, one at a time. Nobody has proved yet who the peer is.
+// The first frames of a connection: few, small, one at a time. The peer has not proved yet who it is.
 
 /** Bytes before the header, and what of them the length word counts. */
 const PREFIX_BYTES = 13
@@ -216,13 +206,11 @@ interface OpeningFrame {
 type Expected = ReadonlyMap<number, number>
 
 export class OpeningReader {
-  #chunks: Buffer[] = []
-  #length = 0
+  #bytes: Buffer = Buffer.alloc(0)
 
   /** @param chunk - the next bytes; they are copied, so that the caller may use its memory again */
   push(chunk: Uint8Array): void {
-    this.#chunks.push(Buffer.from(chunk))
-    this.#length += chunk.length
+    this.#bytes = Buffer.concat([this.#bytes, chunk])
   }
 
   /**
@@ -230,51 +218,39 @@ export class OpeningReader {
    * @throws ProtocolError as soon as the bytes that are here show a frame that is not expected, or too large
    */
   next(expected: Expected): OpeningFrame | null {
-    const first = this.#first()
-    if (first.length < 4) return null
-    const length = first.readUInt32BE(0)
+    const bytes = this.#bytes
+    if (bytes.length < 4) return null
+    const length = bytes.readUInt32BE(0)
     const most = Math.max(...expected.values())
     if (length < FIXED_BYTES)
       throw new ProtocolError('FRAME_TOO_SHORT', `frame length ${length} is below ${FIXED_BYTES}`)
     if (length > FIXED_BYTES + most) {
       throw new ProtocolError('FRAME_TOO_LONG', `frame length ${length} is above ${FIXED_BYTES + most}`)
     }
-    if (first.length < PREFIX_BYTES) return null
-    const kind = first[4]!
+    if (bytes.length < PREFIX_BYTES) return null
+    const kind = bytes[4]!
     const limit = expected.get(kind)
     if (limit === undefined) throw new ProtocolError('UNKNOWN_KIND', `frame kind ${kind} is not expected now`)
     if (length > FIXED_BYTES + limit)
       throw new ProtocolError('FRAME_TOO_LONG', `frame length ${length} is above ${FIXED_BYTES + limit}`)
-    const headerBytes = first.readUInt32BE(9)
+    const headerBytes = bytes.readUInt32BE(9)
     if (headerBytes > length - FIXED_BYTES)
       throw new ProtocolError('HEADER_TOO_LONG', 'frame header is longer than its frame')
-    if (this.#length < 4 + length) return null
-    const all = this.rest()
+    if (bytes.length < 4 + length) return null
     const bodyAt = PREFIX_BYTES + headerBytes
-    this.push(all.subarray(4 + length))
+    this.#bytes = bytes.subarray(4 + length)
     return {
       kind: kind as Kind,
-      id: all.readUInt32BE(5),
-      header: all.toString('utf8', PREFIX_BYTES, bodyAt),
-      body: all.subarray(bodyAt, 4 + length),
+      id: bytes.readUInt32BE(5),
+      header: bytes.toString('utf8', PREFIX_BYTES, bodyAt),
+      body: bytes.subarray(bodyAt, 4 + length),
     }
   }
 
   /** Takes what is left: it belongs to what comes after the opening. */
   rest(): Buffer {
-    const all = this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks)
-    this.#chunks = []
-    this.#length = 0
-    return all
-  }
-
-  /** At least the fixed fields in one piece, once they are here. */
-  #first(): Buffer {
-    if (this.#chunks.length > 1 && this.#chunks[0]!.length < PREFIX_BYTES) {
-      const all = this.rest()
-      this.#chunks = [all]
-      this.#length = all.length
-    }
-    return this.#chunks[0] ?? Buffer.alloc(0)
+    const bytes = this.#bytes
+    this.#bytes = Buffer.alloc(0)
+    return bytes
   }
 }

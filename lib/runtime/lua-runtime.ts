@@ -3,8 +3,8 @@
 import { availableParallelism } from 'node:os'
 import { Worker as Thread } from 'node:worker_threads'
 import type { Settings } from '../config/settings.ts'
+import { Timer } from '../core/clock.ts'
 import { copyOf, giveBack } from '../core/byte-pool.ts'
-import { GatewayError } from '../core/errors.ts'
 import { LUA_THREADS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import { runtimeFile } from './package-files.ts'
@@ -22,24 +22,14 @@ export class LuaRuntime implements Runtime {
   readonly preparer = null
   readonly maxWorkers = Math.min(Math.max(2 * availableParallelism(), LUA_THREADS.min), LUA_THREADS.max)
   readonly #facts: StartFacts
-  readonly #threads: LuaThreads
+  readonly threads: LuaThreads
   #isNeeded = false
   #isClosed = false
 
   /** @param memory - most megabytes that the Lua code of one thread may hold, and that of all together */
   constructor(memory: Pick<Settings, 'workerMemoryMb' | 'luaMemoryMb'>, facts: StartFacts) {
     this.#facts = facts
-    this.#threads = new LuaThreads(memory.workerMemoryMb, memory.luaMemoryMb)
-  }
-
-  /** Threads that have not ended, the spare one included. */
-  get threadCount(): number {
-    return this.#threads.count
-  }
-
-  /** Megabytes that all threads hold together, as they said last. */
-  get heldMb(): number {
-    return this.#threads.heldMb
+    this.threads = new LuaThreads(memory.workerMemoryMb, memory.luaMemoryMb)
   }
 
   start(): Promise<void> {
@@ -56,7 +46,7 @@ export class LuaRuntime implements Runtime {
 
   spawn(set: WorkerOwner): LuaThread {
     // The next spare thread starts when this one is through and its answer is passed on: it would slow the first call.
-    return new LuaThread(set, this.#threads, toStartHeader(set.fn, this.#facts), () =>
+    return new LuaThread(set, this.threads, toStartHeader(set.fn, this.#facts), () =>
       setImmediate(() => this.#keepSpare()),
     )
   }
@@ -75,11 +65,11 @@ export class LuaRuntime implements Runtime {
 
   close(): Promise<void> {
     this.#isClosed = true
-    return this.#threads.close()
+    return this.threads.close()
   }
 
   #keepSpare(): void {
-    this.#threads.keepSpare(this.#isNeeded && !this.#isClosed)
+    this.threads.keepSpare(this.#isNeeded && !this.#isClosed)
   }
 }
 
@@ -109,7 +99,7 @@ class LuaThread extends Worker {
   #answered = 0
   #isKilled = false
   #reason: string | null = null
-  #loadTimer: NodeJS.Timeout | null
+  readonly #loadTimer: Timer
 
   /**
    * @param startHeader - JSON text of `start`
@@ -124,16 +114,21 @@ class LuaThread extends Worker {
     this.#thread = thread
     this.#progress = progress
     thread.on('message', (message: unknown[]) => this.#read(message))
-    thread.on('error', error => this.#handleThreadError(error))
+    thread.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+      this.#reason ??= code === OUT_OF_MEMORY ? 'out of memory' : `thread failed: ${message}`
+    })
     thread.once('exit', () => this.#handleExit())
-    this.#loadTimer = set.clock.setTimeout(() => this.#handleSlowLoad(), WORKER_READY_TIMEOUT_MS)
+    this.#loadTimer = new Timer(set.clock)
+    this.#loadTimer.set(WORKER_READY_TIMEOUT_MS, () => this.handleSlowLoad())
     this.#flushSoon()
   }
 
+  /** True while it has no open call. */
   get isIdle(): boolean {
     return this.inflight.size === 0 && this.state === 'ready'
   }
 
+  /** True after it was asked to end, which takes a moment. */
   get isEnding(): boolean {
     return this.#isKilled
   }
@@ -154,8 +149,8 @@ class LuaThread extends Worker {
 
   protected override endNow(): void {
     this.#isKilled = true
-    this.#clearLoadTimer()
-    // Stops Lua code in the middle of an instruction; what it said before is still read.
+    this.#loadTimer.clear()
+    // Stops Lua code in the middle of an instruction; its earlier messages are still read.
     void this.#thread.terminate()
   }
 
@@ -206,7 +201,7 @@ class LuaThread extends Worker {
         this.handleLog(id, kind, text)
         return
       case 'ready':
-        this.#clearLoadTimer()
+        this.#loadTimer.clear()
         this.set.onFiles(JSON.parse(text).files)
         this.handleReady(1)
         this.#onLoaded()
@@ -215,7 +210,7 @@ class LuaThread extends Worker {
         this.set.onFiles(JSON.parse(text).files)
         return
       case 'failed':
-        this.#clearLoadTimer()
+        this.#loadTimer.clear()
         this.handleLoadError(toRuntimeError(JSON.parse(text), this.set.fn))
         this.#onLoaded()
         return
@@ -234,7 +229,7 @@ class LuaThread extends Worker {
     }
     const bytes = body as Uint8Array
     this.handleReply(id, head, Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), false)
-    // Whoever needs it further has a copy.
+    // A receiver that needs it further has a copy.
     giveBack(bytes)
   }
 
@@ -244,30 +239,12 @@ class LuaThread extends Worker {
     else this.handleError(id, toRuntimeError(fields, this.set.fn))
   }
 
-  #handleSlowLoad(): void {
-    this.#loadTimer = null
-    this.handleLoadError(
-      new GatewayError('LOAD_FAILED', `function did not load within ${WORKER_READY_TIMEOUT_MS / 1000} s`, {
-        detail: { file: this.set.fn.entryPath, hint: 'move slow work out of the top level of the handler file' },
-      }),
-    )
-  }
-
-  #handleThreadError(error: Error & { code?: string }): void {
-    this.#reason ??= error.code === OUT_OF_MEMORY ? 'out of memory' : `thread failed: ${error.message}`
-  }
-
   #handleExit(): void {
-    this.#clearLoadTimer()
+    this.#loadTimer.clear()
     // If its count of begun calls shows that responses are lost, it is unknown which of the open calls were begun.
     const complete = Atomics.load(this.#progress, 0) - this.#answered <= 1
     this.handleClosed({ reason: this.#reason ?? 'thread ended', unexpected: !this.#isKilled, complete })
     this.#onLoaded()
-  }
-
-  #clearLoadTimer(): void {
-    if (this.#loadTimer !== null) this.set.clock.clearTimeout(this.#loadTimer)
-    this.#loadTimer = null
   }
 }
 
@@ -283,13 +260,7 @@ const [TOTAL, THREADS, LIMIT, MEMORY_ITEMS] = [0, 1, 2, 3]
 const [OWN_KIB, PROGRESS_ITEMS] = [1, 2]
 
 /** The worker that a thread serves. */
-interface ThreadUser {
-  /** True while it has no open call. */
-  readonly isIdle: boolean
-  /** True after it was asked to end, which takes a moment. */
-  readonly isEnding: boolean
-  stop(): void
-}
+type ThreadUser = Pick<LuaThread, 'isIdle' | 'isEnding' | 'stop'>
 
 interface StartedThread {
   thread: Thread
@@ -350,7 +321,7 @@ export class LuaThreads {
 
   /**
    * Ends threads that hold much and do nothing while all together hold too much, the largest first: one that runs looks at
-   * its memory itself, one that waits does not. What those hold that are about to end is given back already, for this.
+   * its memory itself, one that waits does not. The memory of threads that are about to end counts as given back.
    */
   relieve(): void {
     let excess = Atomics.load(this.#memory, TOTAL) - this.#memory[LIMIT]!

@@ -1,17 +1,17 @@
 /** Where the files of this package and of this process lie: daemons, and the private folder for sockets. Owner: §1, page runtime/daemon. */
 
 import { chmodSync, lstatSync, lutimesSync, mkdirSync, mkdtempSync, readdirSync } from 'node:fs'
-import net from 'node:net'
 import { tmpdir } from 'node:os'
 import { basename, isAbsolute, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { OwnFolder } from '../files/own-folder.ts'
 import { removeUserFolders, USERS_FOLDER } from './function-users.ts'
+import { isAnswered } from './worker-socket.ts'
 
 /** Longest socket path of every system, bytes (sockaddr_un), and what a file name in the folder may take of it. */
 const MAX_SOCKET_PATH_BYTES = 100
 const SOCKET_NAME_BYTES = 24
-/** Milliseconds after which a folder without sockets is nobody's. */
+/** Milliseconds after which a folder without sockets counts as left behind. */
 const EMPTY_FOLDER_AGE_MS = 60_000
 const FOLDER_PREFIX = 'fngw-'
 const FOLDER_NAME = /^fngw-[A-Za-z0-9]{6}$/
@@ -53,7 +53,7 @@ function isOwnParent(path: string, isEntered: boolean): boolean {
   return stats?.isDirectory() === true && stats.uid === process.getuid?.() && (!isEntered || (stats.mode & 0o001) !== 0)
 }
 
-/** The private folder for the sockets of one gateway: made when first needed, readable by nobody else. */
+/** The private folder for the sockets of one gateway: made when first needed, readable only by the gateway. */
 export class SocketFolder {
   readonly #bases: readonly string[]
   readonly #mode: number
@@ -81,7 +81,7 @@ export class SocketFolder {
     const problems: string[] = []
     for (const base of this.#bases) {
       try {
-        // Made with a name that nobody knew before, for its owner only.
+        // Made with a name that cannot be guessed, for its owner only.
         const path = mkdtempSync(join(base, FOLDER_PREFIX))
         chmodSync(path, this.#mode)
         this.#made = new OwnFolder(base, basename(path))
@@ -125,7 +125,7 @@ export class SocketFolder {
     try {
       if (this.#made !== null) removeAll(this.#made)
     } catch {
-      // What a function left in the way: the next gateway tries again.
+      // A function left something in the way: the next gateway tries again.
     }
     this.#made = null
   }
@@ -144,7 +144,7 @@ export class SocketFolder {
         try {
           if (await isDead(folder, stats.mtimeMs)) removeAll(folder)
         } catch {
-          // Gone meanwhile, or not to be deleted: it harms nobody.
+          // Gone meanwhile, or not to be deleted: it does no harm.
         }
       }
     }
@@ -161,7 +161,7 @@ function isOfSockets(folder: string, depth = MAX_FOLDER_DEPTH): boolean {
   try {
     return readdirSync(folder).every(name => {
       const stats = lstatSync(join(folder, name))
-      // What functions and compilers left there is theirs to name.
+      // Functions and compilers choose the names in these.
       if (stats.isDirectory() && depth === MAX_FOLDER_DEPTH && OWN_FOLDERS.has(name)) return true
       if (stats.isDirectory()) return depth > 1 && isOfSockets(join(folder, name), depth - 1)
       return stats.isSocket() || SOCKET_NAME.test(name)
@@ -177,16 +177,4 @@ async function isDead(folder: OwnFolder, mtimeMs: number): Promise<boolean> {
   if (sockets.length === 0) return Date.now() - mtimeMs > EMPTY_FOLDER_AGE_MS
   const answers = await Promise.all(sockets.map(({ name }) => isAnswered(folder.pathOf(name))))
   return answers.every(answered => !answered)
-}
-
-function isAnswered(path: string): Promise<boolean> {
-  return new Promise(resolve => {
-    const socket = net.connect({ path })
-    const settle = (answered: boolean) => {
-      socket.destroy()
-      resolve(answered)
-    }
-    socket.once('connect', () => settle(true))
-    socket.once('error', () => settle(false))
-  })
 }

@@ -2,7 +2,7 @@
 
 import { join } from 'node:path'
 import type { Settings } from '../config/settings.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer, within } from '../core/clock.ts'
 import { DEFAULT_FUNCTION_PROCESSES } from '../core/limits.ts'
 import { runAsUser, type UserSignals } from '../files/user-signals.ts'
 
@@ -52,23 +52,22 @@ interface TempQuotaOptions {
 /** Measures the temporary files of functions, one after the other, for as long as the gateway runs. */
 export class TempQuota {
   readonly #options: Required<TempQuotaOptions>
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #isClosed = false
 
   constructor(options: TempQuotaOptions) {
     this.#options = { measure, empty, ...options }
+    this.#timer = new Timer(options.clock, true)
     this.#plan()
   }
 
   close(): void {
     this.#isClosed = true
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    this.#timer.clear()
   }
 
   #plan(): void {
-    if (this.#isClosed) return
-    this.#timer = this.#options.clock.setTimeout(() => void this.#look().then(() => this.#plan()), TEMP_LOOK_MS)
-    this.#timer.unref?.()
+    if (!this.#isClosed) this.#timer.set(TEMP_LOOK_MS, () => void this.#look().then(() => this.#plan()))
   }
 
   async #look(): Promise<void> {
@@ -80,23 +79,17 @@ export class TempQuota {
 
   async #check(uid: number, folder: string): Promise<void> {
     const { clock, limitMb, signals, measure, empty, onExceeded } = this.#options
-    let isLate = false
-    let timer: NodeJS.Timeout | null = null
-    const limit = new Promise<null>(resolve => {
-      timer = clock.setTimeout(() => {
-        isLate = true
-        resolve(null)
-      }, MEASURE_LIMIT_MS)
-      timer.unref?.()
-    })
-    const usedKib = await Promise.race([measure(uid, folder), limit])
-    clock.clearTimeout(timer!)
-    const isExceeded = usedKib !== null && usedKib > limitMb * 1024
-    if (this.#isClosed || !(isExceeded || isLate)) return
+    const measured = await within(
+      clock,
+      MEASURE_LIMIT_MS,
+      measure(uid, folder).then(usedKib => ({ usedKib })),
+    )
+    // One that cannot be measured is within its limit, and one that takes too long is not.
+    if (this.#isClosed || (measured !== null && (measured.usedKib ?? 0) <= limitMb * 1024)) return
     // Deleted files that are open take up space as well.
     await signals.signal(uid, [['KILL', -1]])
     await empty(uid, folder)
-    onExceeded(uid, usedKib === null ? null : Math.ceil(usedKib / 1024))
+    onExceeded(uid, measured === null ? null : Math.ceil(measured.usedKib! / 1024))
   }
 }
 

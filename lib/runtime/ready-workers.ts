@@ -4,7 +4,7 @@
  */
 
 import type net from 'node:net'
-import { connectWorker, NO_TRUST, toWorkerHello, type WorkerSocketEvents } from './worker-socket.ts'
+import { connectWorker, NO_TRUST, toWorkerHello, type PeerEvents } from './worker-socket.ts'
 
 /** Workers kept; a daemon of ours keeps one or two, and more are none that works. */
 const MAX_READY = 8
@@ -24,11 +24,11 @@ export interface OfferedWorker {
 const FIRST_READ_BYTES = 4096
 const NO_BYTES = Buffer.alloc(0)
 
-/** A connection that belongs to nobody until a function's worker takes it. It greets at once, unless there is nobody yet who could read it. */
+/** A connection without an owner until a function's worker takes it. It greets at once, unless the process that reads it does not run yet. */
 export class ReadyConnection {
   readonly socket: net.Socket
   readonly #hello: Buffer
-  #events: WorkerSocketEvents | null = null
+  #events: PeerEvents | null = null
   /** The first read's memory, which a socket asks for when it is made; null once that was read. */
   #first: Buffer | null
 
@@ -43,7 +43,7 @@ export class ReadyConnection {
     this.socket = connectWorker(address, null, {
       toReadInto: () => (this.#first === null && this.#events !== null ? this.#events.toReadInto() : first),
       onRead: length => {
-        // Whoever speaks before it was spoken to is no worker.
+        // A worker does not speak before it was spoken to.
         if (this.#events === null) onEnd()
         else this.#read(this.#events, length)
         return true
@@ -65,13 +65,13 @@ export class ReadyConnection {
     this.socket.write(Buffer.concat([Buffer.from(`${path}\n`), this.#hello]))
   }
 
-  /** From here on it is read by whoever took it. */
-  adopt(events: WorkerSocketEvents): net.Socket {
+  /** From here on `events` gets its bytes. */
+  adopt(events: PeerEvents): net.Socket {
     this.#events = events
     return this.socket
   }
 
-  #read({ toReadInto, onRead }: WorkerSocketEvents, length: number): void {
+  #read({ toReadInto, onRead }: PeerEvents, length: number): void {
     this.#first?.copy(toReadInto(), 0, 0, length)
     this.#first = null
     onRead(length)
@@ -87,13 +87,13 @@ export interface ReadyWorker extends OfferedWorker {
   connection: ReadyConnection
 }
 
-/** What one daemon has offered and nobody has taken. */
+/** Workers that one daemon has offered and no function has taken. */
 export class ReadyWorkers {
   /** By id, oldest first. */
   readonly #workers = new Map<string, ReadyWorker>()
   readonly #onRefused: (worker: string) => void
 
-  /** @param onRefused - it is of no use, and nobody else would end it */
+  /** @param onRefused - it is of no use, and nothing else would end it */
   constructor(onRefused: (worker: string) => void) {
     this.#onRefused = onRefused
   }
@@ -129,7 +129,7 @@ export class ReadyWorkers {
   }
 
   #find(entry: string, program: string | null): ReadyWorker | null {
-    // A path is told in one line.
+    // A path is sent as one line.
     if (program?.includes('\n')) return null
     let found: ReadyWorker | null = null
     for (const worker of this.#workers.values()) {
@@ -141,7 +141,7 @@ export class ReadyWorkers {
     return found
   }
 
-  /** Its process has ended, or nobody may have it. */
+  /** Its process has ended, or it may not be used. */
   drop(id: string): void {
     this.#remove(id)?.connection.close()
   }

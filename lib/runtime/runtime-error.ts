@@ -1,4 +1,4 @@
-/** What a runtime says of a failed call, as the error a client gets. Owner: §7. */
+/** A runtime's report of a failed call, as the error a client gets. Owner: §7. */
 
 import { basename, dirname } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
@@ -16,18 +16,15 @@ export function toRuntimeError(fields: Readonly<Record<string, unknown>>, fn: Fa
   const message = typeof fields.message === 'string' && fields.message !== '' ? fields.message : 'handler failed'
   if (fields.code === 'timeout') return toTimeout(fn)
   const options = toOptions(fields, fn)
-  if (fields.code === 'contract') return toBrokenContract(message, fn, { ...options.detail, ...hintFor(message) })
+  if (fields.code === 'contract') {
+    // A result whose own field is called `status` is taken for an envelope: every language says how to return it.
+    const hint = 'to return an object that has a field "status", put it in the body: { "status": 200, "body": { ... } }'
+    const isStatus = message.startsWith('status must be an integer')
+    return toBrokenContract(message, fn, { ...options.detail, ...(isStatus && { hint }) })
+  }
   // Loaders of some languages name files in full.
   if (fields.code === 'load') return new GatewayError('LOAD_FAILED', message.replaceAll(toRoot(fn), ''), options)
   return new GatewayError('HANDLER_FAILED', message, options)
-}
-
-/** A result whose own field is called `status` is taken for an envelope: every language says how to return it. */
-function hintFor(message: string): Pick<ErrorDetail, 'hint'> {
-  if (!message.startsWith('status must be an integer')) return {}
-  return {
-    hint: 'to return an object that has a field "status", put it in the body: { "status": 200, "body": { ... } }',
-  }
 }
 
 /** 504 of a call that ran past the time limit of its function; it names the line where the handler begins. */
@@ -94,12 +91,12 @@ function toOptions(
   return Object.keys(detail).length === 0 ? {} : { detail }
 }
 
-/** The functions root with its last separator, so that a folder of a similar name is none of it. */
+/** The functions root with its last separator, so that a folder of a similar name is not taken for it. */
 function toRoot({ entryPath, entryFile }: Pick<FunctionVersion, 'entryPath' | 'entryFile'>): string {
   return entryPath.slice(0, -entryFile.length)
 }
 
-/** What an open call is told when its worker is gone. */
+/** The error of an open call whose worker is gone. */
 export function toDeath(reason: string): GatewayError {
   return new GatewayError('WORKER_DIED', `runtime worker ended: ${reason}`, { headers: { 'Retry-After': '1' } })
 }

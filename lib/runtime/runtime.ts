@@ -1,17 +1,10 @@
-/** What every runtime is to the gateway: how its workers are made and how its sockets are. Owner: §1, page runtime/daemon. */
+/** A runtime as the gateway sees it: how its workers are made and how its sockets are. Owner: §1, page runtime/daemon. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { RuntimeName } from '../core/identity.ts'
+import type { Daemon, SocketHealth } from './daemon.ts'
 import type { WorkerSource } from './started-worker.ts'
 import type { Worker, WorkerOwner } from './worker.ts'
-
-export interface SocketHealth {
-  /** From 1. */
-  index: number
-  uri: string
-  up: boolean
-  reason: string
-}
 
 export interface RuntimeHealth {
   routing: 'single' | 'round_robin'
@@ -20,13 +13,6 @@ export interface RuntimeHealth {
   /** Of the language, such as `3.12.4`; null while no daemon is up or its toolchain is unknown. */
   version: string | null
   sockets: SocketHealth[]
-}
-
-/** A daemon as records show it. */
-export interface DaemonView {
-  health(): SocketHealth
-  /** The process, null where it is not ours; how often it came up again, and monotonic ms when it did last, null while it is not up. */
-  readonly facts: { pid: number | null; restarts: number; upSince: number | null }
 }
 
 /** Several sockets of one runtime. */
@@ -47,15 +33,15 @@ export interface Preparer {
    * @throws GatewayError
    */
   prepare(fn: FunctionVersion, onWork?: () => void): Promise<string | null>
-  /** What goes on, for a call that could not wait: `building go function hello`. */
+  /** The work under way, for a call that could not wait: `building go function hello`. */
   toStep(fn: FunctionVersion): string
   /** Most ms that a call waits for it. */
   readonly waitMs: number
-  /** Begins with it before a call asks for it, where that is wanted; who waits for it is told when it fails. */
+  /** Begins with it before a call asks for it, where that is wanted; calls that wait for it get the error when it fails. */
   prepareAhead(fn: FunctionVersion): void
 }
 
-/** What it takes to start workers of a function for whoever connects to them. */
+/** Everything needed to start workers of a function that another process connects to. */
 export interface WorkerStart {
   /** JSON text of the worker's `start` frame. */
   header: string
@@ -77,14 +63,14 @@ export interface Runtime {
   rest(): void
   /**
    * Makes a worker in state `starting`.
-   * @param program - what was prepared for its function, null for nothing
+   * @param program - the prepared program of its function, null for none
    */
   spawn(set: WorkerOwner, program: string | null): Worker
   /** For workers that another process of the gateway connects to; absent where they live in this one. */
   prepareStart?(fn: FunctionVersion, program: string | null): WorkerStart
   health(): RuntimeHealth
   /** The daemons behind its sockets, in their order; absent for one that has none. */
-  readonly daemons?: readonly DaemonView[]
+  readonly daemons?: readonly Daemon[]
   /** After its workers have ended. */
   close(): Promise<void>
 }

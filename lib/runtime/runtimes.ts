@@ -6,7 +6,7 @@ import type { Settings } from '../config/settings.ts'
 import { toUsers } from '../config/texts.ts'
 import { BytePool, toBudgetBytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { toFunctionHostEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
@@ -27,34 +27,10 @@ import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
 import { FLUSH_FRAMES } from './socket-worker.ts'
 import type { StartFacts } from './start-header.ts'
+import type { FunctionEvents } from './worker-set.ts'
 
-type RuntimeSettings = Pick<
-  Settings,
-  | 'functionsRoot'
-  | 'runtimes'
-  | 'runtimesExplicit'
-  | 'runtimeDaemons'
-  | 'runtimeSockets'
-  | 'runtimeSecret'
-  | 'runtimeTlsCaFile'
-  | 'binaries'
-  | 'production'
-  | 'workerMemoryMb'
-  | 'workerNice'
-  | 'luaMemoryMb'
-  | 'bodyMemoryMb'
-  | 'gatewayWorkers'
-  | 'gatewayWorkers'
-  | 'isolation'
-  | 'isolationFiles'
-  | 'isolationUids'
-  | 'functionProcesses'
-  | 'functionOpenFiles'
-  | 'functionTempMb'
->
-
-export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackDirs'> {
-  settings: RuntimeSettings
+export interface RuntimesOptions extends FunctionEvents, Pick<StartFacts, 'toContext' | 'toPackDirs'> {
+  settings: Settings
   clock: Clock
   /** Environment of this process; a daemon gets a few variables of it. */
   hostEnv: Readonly<Record<string, string | undefined>>
@@ -62,19 +38,8 @@ export interface RuntimesOptions extends Pick<StartFacts, 'toContext' | 'toPackD
   inspect?: boolean
   /** Makes what functions of a runtime need before their workers start; null or absent when they need nothing. */
   preparerOf?(name: RuntimeName): Preparer | null
-  /** Runs a program to its end, while nobody waits for it; never rejects. Absent: nothing is compiled ahead. */
+  /** Runs a program to its end, in the background; never rejects. Absent: nothing is compiled ahead. */
   runAside?(run: AsideRun): Promise<void>
-  /** What of a function's files on disk is not as it was discovered, as text; null when nothing is. */
-  changeOf?(fn: FunctionVersion): string | null
-  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. Absent if it is not needed. */
-  onFiles?(fn: FunctionVersion, files: readonly string[]): void
-  /** A worker failed to load or ended by itself. */
-  onFailure(fn: FunctionVersion, error: GatewayError): void
-  /** A version cannot be loaded, and the previous one serves. */
-  onStandIn?(fn: FunctionVersion): void
-  /** A version is loaded after one that could not be. */
-  onFixed?(fn: FunctionVersion): void
   /** True loads changed functions at once: mistakes are shown at the save. */
   loadsChanged?: boolean
   onEvent(event: DaemonEvent): void
@@ -91,7 +56,7 @@ export interface AsideRun {
   signal: AbortSignal
 }
 
-/** What a daemon that is not root may do, as `setpriv` takes it: nothing but give each worker its user. */
+/** Rights of a daemon that is not root, as `setpriv` takes them: it may only give each worker its user. */
 const CHANGE_USER = '-all,+setuid,+setgid'
 const SHARED_DAEMON = 'daemon/daemon.mjs'
 /** Milliseconds between two signs that the folder for sockets is in use. */
@@ -120,21 +85,22 @@ export class Runtimes {
   /** Default runtimes that were left out, and why. */
   readonly #missing = new Map<RuntimeName, string>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
-  #keepTimer: NodeJS.Timeout | null = null
+  readonly #keepTimer: Timer
   #isClosed = false
 
   constructor(options: RuntimesOptions) {
     const { bodyMemoryMb, gatewayWorkers } = options.settings
     this.#options = options
+    this.#keepTimer = new Timer(options.clock, true)
     this.pool = new BytePool(options.clock, undefined, toBudgetBytes(bodyMemoryMb, gatewayWorkers))
-    this.#users = options.settings.isolation === 'user' ? this.#createUsers(options.settings) : null
+    this.#users = options.settings.isolation === 'user' ? this.#createUsers() : null
     this.#userProcesses = this.#users === null ? null : new UserProcesses(this.#signals)
     const isEntered = this.#users !== null
     this.#folder = new SocketFolder(socketBases(options.hostEnv, isEntered), undefined, isEntered)
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
     for (const name of options.settings.runtimes) this.#add(name)
     this.#ahead = this.#createAhead()
-    this.#tempQuota = this.#createTempQuota(options.settings)
+    this.#tempQuota = this.#createTempQuota()
   }
 
   /** As of `FunctionUsers`; null where all functions run as the gateway's user. */
@@ -160,8 +126,7 @@ export class Runtimes {
   #keepFolder(): void {
     if (this.#isClosed) return
     this.#folder.keep()
-    this.#keepTimer = this.#options.clock.setTimeout(() => this.#keepFolder(), KEEP_FOLDER_MS)
-    this.#keepTimer.unref?.()
+    this.#keepTimer.set(KEEP_FOLDER_MS, () => this.#keepFolder())
   }
 
   /**
@@ -171,7 +136,7 @@ export class Runtimes {
   retain(functions: ReadonlyMap<string, FunctionVersion>): Warning[] {
     if (this.#isClosed) return []
     this.#functions = functions
-    // What was missing may have been installed since.
+    // A missing program may have been installed since.
     for (const name of [...this.#missing.keys()]) this.#add(name)
     const warnings = this.#users?.retain(functions) ?? []
     if (this.#options.inspect !== true) this.dispatcher.retain(functions)
@@ -182,7 +147,7 @@ export class Runtimes {
   /** @param timeoutMs - milliseconds that open calls may still take */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
-    if (this.#keepTimer !== null) this.#options.clock.clearTimeout(this.#keepTimer)
+    this.#keepTimer.clear()
     this.#tempQuota?.close()
     await this.#ahead?.close()
     await this.dispatcher.close(timeoutMs)
@@ -192,7 +157,7 @@ export class Runtimes {
     this.#folder.remove()
   }
 
-  /** Compiled code is kept where one user runs all functions; a daemon that somebody else runs has a folder of its own. */
+  /** Compiled code is kept where one user runs all functions; an external daemon has a separate folder. */
   #createAhead(): CompileAhead | null {
     const { clock, runAside, inspect, settings, hostEnv } = this.#options
     if (runAside === undefined || inspect === true || this.#users !== null) return null
@@ -210,8 +175,9 @@ export class Runtimes {
     })
   }
 
-  #createTempQuota({ functionTempMb: limitMb }: RuntimeSettings): TempQuota | null {
-    const { clock, onEvent, inspect } = this.#options
+  #createTempQuota(): TempQuota | null {
+    const { clock, onEvent, inspect, settings } = this.#options
+    const { functionTempMb: limitMb } = settings
     const users = this.#users
     if (users === null || limitMb === null || inspect === true) return null
     return new TempQuota({
@@ -229,14 +195,14 @@ export class Runtimes {
     })
   }
 
-  #createUsers(settings: RuntimeSettings): FunctionUsers {
-    const { isolationUids, isolationFiles, functionsRoot } = settings
+  #createUsers(): FunctionUsers {
+    const { settings } = this.#options
     return new FunctionUsers({
-      range: toUsers(isolationUids).functions,
+      range: toUsers(settings.isolationUids).functions,
       limits: toLimits(settings),
       signals: this.#signals,
-      functionsRoot,
-      files: isolationFiles,
+      functionsRoot: settings.functionsRoot,
+      files: settings.isolationFiles,
       isServed: key => this.dispatcher.isServed(key),
     })
   }
@@ -270,7 +236,7 @@ export class Runtimes {
   #createSocketSet(name: RuntimeName, version: string | undefined): SocketSet {
     const { clock, settings, preparerOf, onLog, onEvent } = this.#options
     const externalUris = this.#externalUris(name)
-    // A daemon that somebody else runs has programs of its own.
+    // An external daemon has separate programs.
     const isOwn = externalUris.length === 0
     return new SocketSet({
       runtime: name,
@@ -298,7 +264,7 @@ export class Runtimes {
     })
   }
 
-  /** What counts for daemons that somebody else runs. */
+  /** Options of external daemons. */
   #toElsewhere(name: RuntimeName, isOwn: boolean) {
     if (isOwn) return { trust: NO_TRUST }
     const { settings, onEvent } = this.#options
@@ -331,9 +297,12 @@ export class Runtimes {
     if (program.path === null) throw new Error(program.problem)
     const uri = `unix:${this.#folder.path()}/${name}-${index}.sock`
     const flags = ['--socket', uri.slice('unix:'.length), '--index', String(index), '--root', settings.functionsRoot]
-    const [command, args] = toCommand(name, program.path)
+    // Compiled functions are served by the daemon of Node.js.
+    const command = COMPILED.has(name) ? process.execPath : program.path
+    const daemon = name === 'python' ? 'python/daemon.py' : name === 'php' ? 'php/daemon.php' : SHARED_DAEMON
+    const args = [...(name === 'python' ? ['-u'] : []), runtimeFile(daemon), ...flags]
     const { functionsRoot: cwd, workerNice: nice } = settings
-    const launch = { command, args: [...args, ...flags], env: this.#toEnv(name), cwd, nice, uri }
+    const launch = { command, args, env: this.#toEnv(name), cwd, nice, uri }
     if (this.#users === null) return launch
     this.#checkPrlimit(name)
     checkReachable([command, settings.functionsRoot, runtimeFile(SHARED_DAEMON)])
@@ -354,23 +323,22 @@ export class Runtimes {
     env.FNGW_RUNTIME = name
     env.FNGW_WORKER_MEMORY_MB = String(this.#options.settings.workerMemoryMb)
     if (this.#users !== null) env.FNGW_ISOLATION = 'user'
-    if (name === 'node') env.FNGW_STYLES = this.#listNodeStyles()
+    if (name !== 'node') return env
+    // Which spare workers are worth keeping: TypeScript needs its compiler loaded.
+    const styles = this.#listEntries('node').map(file => (/\.[mc]?ts$/.test(file) ? 'ts' : 'js'))
+    env.FNGW_STYLES = [...new Set(styles)].sort().join(',') || 'js'
     return env
   }
 
-  /** Which spare workers are worth keeping: TypeScript needs its compiler loaded. */
-  #listNodeStyles(): string {
-    const styles = new Set<string>()
-    for (const fn of this.#functions.values()) {
-      if (fn.runtime === 'node') styles.add(/\.[mc]?ts$/.test(fn.entryPath) ? 'ts' : 'js')
-    }
-    return [...styles].sort().join(',') || 'js'
+  /** Handler files of a runtime's functions, in order. */
+  #listEntries(name: RuntimeName): string[] {
+    const functions = [...this.#functions.values()]
+    return functions.flatMap(({ runtime, entryFile }) => (runtime === name ? [entryFile] : [])).sort()
   }
 
   #toWarning(name: RuntimeName, problem: string): Warning[] {
-    const files: string[] = []
-    for (const fn of this.#functions.values()) if (fn.runtime === name) files.push(fn.entryFile)
-    const [first] = files.sort()
+    const files = this.#listEntries(name)
+    const [first] = files
     if (first === undefined) return []
     const rest = files.length > MAX_NAMED_FILES ? ` and ${files.length - MAX_NAMED_FILES} more` : ''
     return [
@@ -394,20 +362,6 @@ function withoutNewPrivileges(launch: Launch, path: string): Launch {
   const powers = process.geteuid?.() === 0 ? [] : [`--inh-caps=${CHANGE_USER}`, `--ambient-caps=${CHANGE_USER}`]
   const args = ['--no-new-privs', ...powers, '--', launch.command, ...launch.args]
   return { ...launch, command: setpriv, args }
-}
-
-/** Program and arguments of a runtime's daemon; go and rust are served by the node daemon. */
-function toCommand(name: RuntimeName, program: string): [string, string[]] {
-  switch (name) {
-    case 'python':
-      return [program, ['-u', runtimeFile('python/daemon.py')]]
-    case 'php':
-      return [program, [runtimeFile('php/daemon.php')]]
-    case 'node':
-      return [program, [runtimeFile(SHARED_DAEMON)]]
-    default:
-      return [process.execPath, [runtimeFile(SHARED_DAEMON)]]
-  }
 }
 
 // Whether a daemon elsewhere has the functions that the gateway has.

@@ -2,11 +2,10 @@
 
 import type { BytePool } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { within } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import { Daemon, type DaemonEvent, type DaemonOptions, type Launch, type StartRequest } from './daemon.ts'
-import type { PeerTrust } from './worker-socket.ts'
+import { Daemon, type DaemonOptions, type Launch, type StartRequest } from './daemon.ts'
 import type { FunctionUser, UserProcesses } from './function-users.ts'
 import type { Preparer, Runtime, RuntimeHealth, Sockets, WorkerStart } from './runtime.ts'
 import { SocketWorker } from './socket-worker.ts'
@@ -15,14 +14,11 @@ import { type StartFacts, toStartHeader } from './start-header.ts'
 import type { WorkerOwner } from './worker.ts'
 import { DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 
-interface SocketSetOptions {
-  runtime: RuntimeName
-  clock: Clock
+interface SocketSetOptions extends Omit<DaemonOptions, 'index' | 'externalUri' | 'launch'> {
   /** Memory for large frames. */
   pool: BytePool
-  /** Sockets of daemons that somebody else runs; then none is spawned. */
+  /** Sockets of external daemons; then none is spawned. */
   externalUris: readonly string[]
-  trust: PeerTrust
   /** Daemons to spawn, used without `externalUris`. */
   daemonCount: number
   /** Of a compiled language, whose daemon is a Node.js program; undefined when unknown. Absent: the daemon reports its version. */
@@ -37,19 +33,11 @@ interface SocketSetOptions {
   userOf(fn: FunctionVersion, program: string | null): FunctionUser | null
   /** Workers of users of functions; null or absent where there are none. */
   userProcesses?: UserProcesses | null
-  /** True where connections to workers are opened before their functions are called. Absent: they are not. */
-  takesReady?: boolean
   /** True when the daemon hands a worker its `start` itself, before the gateway is connected to it. */
   startsEarly: boolean
   /** Frames that leave for a worker at once. */
   flushFrames?: number
-  onLog(key: string, stream: 'stdout' | 'stderr', text: string): void
-  onEvent(event: DaemonEvent): void
-  onContent?: DaemonOptions['onContent']
 }
-
-type StartArguments = Parameters<WorkerSource['startWorker']>
-type StartRest = StartArguments extends [unknown, ...infer Rest] ? Rest : never
 
 /** A runtime whose functions run in worker processes behind daemons, started with its first function. */
 export class SocketSet implements Runtime {
@@ -72,26 +60,20 @@ export class SocketSet implements Runtime {
       { length: count },
       (_, at) =>
         new Daemon({
-          runtime: options.runtime,
+          ...options,
           index: at + 1,
-          clock: options.clock,
           externalUri: options.externalUris[at] ?? null,
-          trust: options.trust,
-          takesReady: options.takesReady ?? false,
           launch: () => options.launch(at + 1),
-          onLog: options.onLog,
-          onEvent: options.onEvent,
           killGroupOf: (uid, pid) => options.userProcesses?.killGroup(uid, pid),
-          ...(options.onContent && { onContent: options.onContent }),
         }),
     )
-    this.sockets = toSockets(this.daemons)
+    let begun = 0
+    this.sockets = count === 1 ? null : { count, begin: () => begun++ % count, up: () => this.#listUp() }
   }
 
   start(): Promise<void> {
-    if (this.#isClosed) return Promise.resolve()
-    this.#started ??= this.#start()
-    return this.#started
+    if (!this.#isClosed) this.#started ??= this.#start()
+    return this.#started ?? Promise.resolve()
   }
 
   async #start(): Promise<void> {
@@ -113,22 +95,25 @@ export class SocketSet implements Runtime {
 
   #toStart(fn: FunctionVersion, program: string | null, mayBeReady: boolean): WorkerStart {
     const header = toStartHeader(fn, this.#options.facts)
-    const source = {
-      startWorker: async (...[asked, loadOf, onSocket]: StartArguments) =>
-        this.#startForUser(
-          this.#toRequest(asked, program, header, mayBeReady),
-          asked.policy.timeoutMs,
-          loadOf,
-          onSocket,
-        ),
+    const startWorker: WorkerSource['startWorker'] = async (asked, loadOf, onSocket) => {
+      const request = this.#toRequest(asked, program, header, mayBeReady)
+      const worker = await this.#startWorker(request, asked.policy.timeoutMs, loadOf, onSocket)
+      const { uid } = request
+      if (uid !== null) worker.onExit(() => this.#options.userProcesses?.leave(uid))
+      return worker
     }
-    return { header, source }
+    return { header, source: { startWorker } }
   }
 
   /** @param early - JSON text of the worker's own `start` */
   #toRequest(fn: FunctionVersion, program: string | null, early: string, mayBeReady: boolean): StartRequest {
     const { facts, runtime, startsEarly } = this.#options
-    const user = this.#userOf(fn, program)
+    let user: FunctionUser | null
+    try {
+      user = this.#options.userOf(fn, program)
+    } catch (error) {
+      throw this.#toDown((error as Error).message)
+    }
     const fields = {
       key: fn.key,
       runtime,
@@ -151,15 +136,6 @@ export class SocketSet implements Runtime {
         return JSON.stringify(startsEarly && program === null ? { ...fields, early } : fields)
       },
     }
-  }
-
-  async #startForUser(...args: [request: StartRequest, waitMs: number, ...rest: StartRest]): Promise<StartedWorker> {
-    const { userProcesses: processes } = this.#options
-    const [{ uid }] = args
-    if (uid === null || processes == null) return this.#startWorker(...args)
-    const worker = await this.#startWorker(...args)
-    worker.onExit(() => processes.leave(uid))
-    return worker
   }
 
   /** @param waitMs - for a daemon that is restarted */
@@ -193,27 +169,13 @@ export class SocketSet implements Runtime {
       const now = clock.monotonic()
       const coming = this.daemons.filter(candidate => now + candidate.delay(now) < giveUpAt)
       if (coming.length === 0) throw this.#toDown(reason)
-      await this.#nextChange(coming, giveUpAt - now)
+      await within(clock, giveUpAt - now, Promise.race(coming.map(candidate => candidate.change())))
     }
   }
 
-  /** Resolves when one of them changes, or is not to be waited for any more. */
-  async #nextChange(daemons: readonly Daemon[], timeoutMs: number): Promise<void> {
-    const { clock } = this.#options
-    let timer: NodeJS.Timeout | null = null
-    const over = new Promise<void>(resolve => {
-      timer = clock.setTimeout(resolve, timeoutMs)
-    })
-    await Promise.race([over, ...daemons.map(daemon => daemon.change())])
-    if (timer !== null) clock.clearTimeout(timer)
-  }
-
-  #userOf(fn: FunctionVersion, program: string | null): FunctionUser | null {
-    try {
-      return this.#options.userOf(fn, program)
-    } catch (error) {
-      throw this.#toDown((error as Error).message)
-    }
+  /** Indexes (from 1) of the sockets that can start workers now. */
+  #listUp(): number[] {
+    return this.daemons.filter(({ state }) => state === 'up').map(({ index }) => index)
   }
 
   health(): RuntimeHealth {
@@ -223,13 +185,10 @@ export class SocketSet implements Runtime {
     let reason = sockets[0]!.reason
     if (down.length > 0 && up) reason = `${down.length} of ${sockets.length} sockets down: ${down[0]!.reason}`
     else if (down.length > 0) reason = down[0]!.reason
-    return { routing: sockets.length > 1 ? 'round_robin' : 'single', up, reason, version: this.#findVersion(), sockets }
-  }
-
-  #findVersion(): string | null {
     const { toolchain } = this.#options
-    if (toolchain !== undefined) return toolchain.version ?? null
-    return this.daemons.find(({ info }) => info !== null)?.info?.version ?? null
+    const known = this.daemons.find(({ info }) => info !== null)?.info?.version
+    const version = (toolchain === undefined ? known : toolchain.version) ?? null
+    return { routing: sockets.length > 1 ? 'round_robin' : 'single', up, reason, version, sockets }
   }
 
   async close(): Promise<void> {
@@ -262,16 +221,5 @@ export class SocketSet implements Runtime {
       headers: { 'Retry-After': '1' },
       detail: { hint: `${this.#options.runtime}: ${why}` },
     })
-  }
-}
-
-/** The sockets as calls take them in turn; null when there is one. */
-function toSockets(daemons: readonly Daemon[]): Sockets | null {
-  if (daemons.length === 1) return null
-  let begun = 0
-  return {
-    begin: () => begun++ % daemons.length,
-    count: daemons.length,
-    up: () => daemons.filter(daemon => daemon.state === 'up').map(daemon => daemon.index),
   }
 }

@@ -1,8 +1,9 @@
-/** A worker process behind a socket of its own: frames in, frames out. Owner: §1, page runtime/wire-protocol. */
+/** A worker process behind a socket: frames in, frames out. Owner: §1, page runtime/wire-protocol. */
 
 import type net from 'node:net'
 import { isAbsolute } from 'node:path'
 import { type BytePool, type Bytes, lengthOf } from '../core/byte-pool.ts'
+import { Timer } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { MAX_REPLY_HEAD_CHARS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
@@ -23,21 +24,21 @@ import type { StartedWorker, WorkerExit, WorkerSource } from './started-worker.t
 /** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
 const MAX_WAITING_PONG_BYTES = 64 * 1024
 /**
- * Frames that wait for the end of a poll phase to leave in one write; so many leave at once, for the worker to begin while the
+ * Frames that wait for the end of a poll phase to leave in one write; this many leave at once, for the worker to begin while the
  * rest of what the poll phase brought is read. Beside other processes of the gateway more: those have work for the processors meanwhile.
  */
 export const FLUSH_FRAMES = { alone: 8, besideOthers: 16 } as const
 /** Milliseconds a worker that ends in good order has to finish background work. */
 const WORKER_STOP_GRACE_MS = 5000
 
-/** Milliseconds to wait for the reason of an end (a busy daemon tells it late), and for the rest of what a killed worker wrote. */
+/** Milliseconds to wait for the reason of an end (a busy daemon reports it late), and for the rest of what a killed worker wrote. */
 const EXIT_REASON_WAIT_MS = 500
 const RESIDUE_WAIT_MS = 1000
 /** As much as a unix socket holds. */
 const READ_BUFFER_BYTES = 256 * 1024
 
 /**
- * What every worker's socket is read into: a read is handled before the next one begins, and what is kept of it is
+ * Every worker's socket is read into it: a read is handled before the next one begins, and the part that is kept is
  * copied. Without it each reply would cost a buffer and a walk through a stream's machinery. Only the rest of a large frame
  * is read to where the frame lies.
  */
@@ -52,7 +53,7 @@ export class SocketWorker extends Worker {
   readonly #writer: FrameWriter
   readonly #reader: FrameReader
   readonly #pool: BytePool
-  /** What the socket is read into: of the pool, it is held until the socket reads into something else. */
+  /** The socket is read into it: of the pool, it is held until the socket reads into something else. */
   #readInto: Buffer = READ_BUFFER
   #unsent: Buffer[] = []
   #flushing = false
@@ -67,8 +68,8 @@ export class SocketWorker extends Worker {
   #exit: WorkerExit | null = null
   #closed = false
   #killed = false
-  #lifeTimer: NodeJS.Timeout | null = null
-  /** How the worker broke the protocol, and how its connection failed; the second is told only when nothing better is known. */
+  readonly #lifeTimer: Timer
+  /** How the worker broke the protocol, and how its connection failed; the second counts only when nothing better is known. */
   #problem: string | null = null
   #failure: string | null = null
   /** False when bytes it wrote may be lost: a failed write drops what was not read yet. */
@@ -85,6 +86,7 @@ export class SocketWorker extends Worker {
     flushFrames: number = FLUSH_FRAMES.alone,
   ) {
     super(set, pool.leads)
+    this.#lifeTimer = new Timer(set.clock)
     this.#pool = pool
     this.#flushFrames = flushFrames
     this.#writer = new FrameWriter(bytes => this.#write(bytes))
@@ -121,11 +123,11 @@ export class SocketWorker extends Worker {
 
   protected override endNow(): void {
     this.#killed = true
-    this.#clearTimer()
+    this.#lifeTimer.clear()
     if (this.#closed) return
     this.#started?.kill(0)
-    // What it wrote before it died is still read: a reply on its way tells which call had begun.
-    this.#lifeTimer = this.set.clock.setTimeout(() => this.#finishClose(), RESIDUE_WAIT_MS)
+    // Its last bytes are still read: a reply on its way shows which call had begun.
+    this.#lifeTimer.set(RESIDUE_WAIT_MS, () => this.#finishClose())
   }
 
   protected override handleOverrun(): void {
@@ -133,11 +135,9 @@ export class SocketWorker extends Worker {
   }
 
   protected override endGracefully(): void {
-    this.#clearTimer()
     this.#flush()
     this.#socket?.end()
-    this.#lifeTimer = this.set.clock.setTimeout(() => this.endNow(), WORKER_STOP_GRACE_MS)
-    this.#lifeTimer.unref?.()
+    this.#lifeTimer.set(WORKER_STOP_GRACE_MS, () => this.endNow(), true)
   }
 
   #connect(started: StartedWorker): void {
@@ -164,7 +164,7 @@ export class SocketWorker extends Worker {
       this.#failStart(new GatewayError('RUNTIME_DOWN', 'runtime down', { headers: { 'Retry-After': '1' }, detail }))
       return
     }
-    // What waits in the writer comes behind what was flushed before.
+    // Bytes that wait in the writer follow those that were flushed before.
     this.#flush()
     this.#socket = socket
     socket.on('error', error => {
@@ -172,13 +172,7 @@ export class SocketWorker extends Worker {
       this.#isRead = false
     })
     socket.on('close', () => this.#handleSocketClose())
-    this.#lifeTimer = this.set.clock.setTimeout(() => {
-      this.handleLoadError(
-        new GatewayError('LOAD_FAILED', `function did not load within ${WORKER_READY_TIMEOUT_MS / 1000} s`, {
-          detail: { file: this.set.fn.entryFile, hint: 'move slow work out of the top level of the handler file' },
-        }),
-      )
-    }, WORKER_READY_TIMEOUT_MS)
+    this.#lifeTimer.set(WORKER_READY_TIMEOUT_MS, () => this.handleSlowLoad())
     if (!needsProof(started.uri, started.trust)) this.#open()
   }
 
@@ -258,7 +252,7 @@ export class SocketWorker extends Worker {
   /** @returns true when the bytes are with the system */
   #write(bytes: Buffer): boolean {
     if (this.#isOpen) return this.#hand(bytes, this.#pool.hold(bytes))
-    // A request's body lies in the pool, and the request may be over before its worker is there.
+    // A request's body is in the pool, and the request may be over before its worker is there.
     this.#pool.hold(bytes)
     this.#unsent.push(bytes)
     return false
@@ -285,12 +279,12 @@ export class SocketWorker extends Worker {
   #push(bytes: Buffer, length: number): void {
     this.#readAt = this.set.clock.monotonic()
     try {
-      // What was read into the pool lies where its frame does.
+      // Bytes that were read into the pool are where their frame is.
       if (bytes === this.#readInto && bytes !== READ_BUFFER) this.#reader.fill(length)
       else this.#reader.push(bytes, length)
     } catch (error) {
       const { message } = error as Error
-      // The call it belongs to is told what was wrong; the others, that their worker ended.
+      // The call it belongs to gets the reason; the others, that their worker ended.
       if (error instanceof ProtocolError && error.id !== 0)
         this.handleLastError(error.id, new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${message}`))
       this.#breakOff(`protocol error: ${message}`)
@@ -330,14 +324,14 @@ export class SocketWorker extends Worker {
         this.handleLog(id, parseHeader(header).stream === 'stderr' ? 'stderr' : 'stdout', body.toString('utf8'))
         return
       case KIND.ready: {
-        this.#clearTimer()
+        this.#lifeTimer.clear()
         const { max_inflight: most, files } = parseHeader(header)
-        this.#tellFiles(files)
+        this.#reportFiles(files)
         this.handleReady(typeof most === 'number' && Number.isInteger(most) && most >= 0 ? most : 1)
         return
       }
       case KIND.loaded:
-        this.#tellFiles(parseHeader(header).files)
+        this.#reportFiles(parseHeader(header).files)
         return
       case KIND.pong:
         this.handlePong()
@@ -350,7 +344,7 @@ export class SocketWorker extends Worker {
     }
   }
 
-  #tellFiles(files: unknown): void {
+  #reportFiles(files: unknown): void {
     if (Array.isArray(files)) this.set.onFiles(files.filter(file => typeof file === 'string' && isAbsolute(file)))
   }
 
@@ -360,7 +354,7 @@ export class SocketWorker extends Worker {
       this.#finishClose()
       return
     }
-    // It takes no further call. A child of it may hold the connection open; what the worker itself wrote is here long before this.
+    // It takes no further call. A child of it may hold the connection open; the worker's last bytes are here long before this.
     this.set.forget(this)
     this.#rearm(RESIDUE_WAIT_MS)
   }
@@ -377,26 +371,19 @@ export class SocketWorker extends Worker {
   }
 
   #rearm(ms: number): void {
-    this.#clearTimer()
-    this.#lifeTimer = this.set.clock.setTimeout(() => this.#finishClose(), ms)
-    if (this.state === 'ending') this.#lifeTimer.unref?.()
+    this.#lifeTimer.set(ms, () => this.#finishClose(), this.state === 'ending')
   }
 
   #finishClose(): void {
     if (this.#closed) return
     const complete = this.#isRead && (this.#socket === null || this.#socket.destroyed)
     this.#closed = true
-    this.#clearTimer()
+    this.#lifeTimer.clear()
     this.#dropUnsent()
     this.#socket?.destroy()
     if (this.#exit === null) this.#started?.kill(0)
     const reason = this.#problem ?? this.#exit?.reason ?? this.#failure ?? 'connection closed'
     const unexpected = !this.#killed && this.#exit?.isOfDaemon !== true
     this.handleClosed({ reason, unexpected, complete, unheard: this.#isUnheard })
-  }
-
-  #clearTimer(): void {
-    if (this.#lifeTimer !== null) this.set.clock.clearTimeout(this.#lifeTimer)
-    this.#lifeTimer = null
   }
 }

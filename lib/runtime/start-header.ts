@@ -1,4 +1,4 @@
-/** What a worker is told of its function, once. Owner: §1, page runtime/wire-protocol, statement 10. */
+/** The facts of its function that a worker gets once. Owner: §1, page runtime/wire-protocol, statement 10. */
 
 import type { FunctionVersion } from '../core/catalog.ts'
 
@@ -26,7 +26,7 @@ export function toStartHeader(fn: FunctionVersion, facts: StartFacts): string {
     dir: fn.fnDir,
     entry: fn.entryPath,
     callable: fn.callable,
-    // An unknown name is told as it is written: the worker refuses it by name.
+    // An unknown name goes as it is written: the worker refuses it by name.
     adapter: fn.policy.adapter ?? fn.policy.adapterName,
     env,
     packs: facts.toPackDirs(fn),

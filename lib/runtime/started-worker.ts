@@ -1,8 +1,9 @@
-/** Workers that somebody started for a function, as those who call them see them. Owner: §1, page runtime/daemon. */
+/** Started workers, as their callers see them. Owner: §1, page runtime/daemon. */
 
 import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, within } from '../core/clock.ts'
 import type { ReadyConnection } from './ready-workers.ts'
 import type { WorkerAddress } from './worker-socket.ts'
 
@@ -28,7 +29,7 @@ export interface StartedWorker extends WorkerAddress {
 export interface WorkerSource {
   /**
    * @param loadOf - workers the function has at a socket: it is started where there are fewest
-   * @param onSocket - told at once, and again when another socket has to do it, which socket (from 1) is asked
+   * @param onSocket - gets the socket (from 1) that is asked, and again when another socket has to do it
    * @throws GatewayError RUNTIME_DOWN when no socket of the runtime can start one
    */
   startWorker(
@@ -43,17 +44,38 @@ export interface WorkerSource {
 /** Ends kept while starts are open: more are no daemon's that works. */
 const MAX_EARLY_EXITS = 64
 
-type WorkerFacts = Pick<WorkerRecord, 'key' | 'pid' | 'uid'>
-
-export interface WorkerRecord {
+interface WorkerFacts {
   /** Of its function, as its start was asked for. */
   key: string
   pid: number
   /** User of its handler, null for the daemon's. */
   uid: number | null
-  exit: WorkerExit | null
-  listeners: ((exit: WorkerExit) => void)[]
 }
+
+/** How a worker ended, for its listeners. */
+export class WorkerEnd {
+  /** Null while it lives. */
+  exit: WorkerExit | null
+  readonly #listeners: ((exit: WorkerExit) => void)[] = []
+
+  constructor(exit: WorkerExit | null = null) {
+    this.exit = exit
+  }
+
+  /** Also reports an earlier exit; never from inside the call, because the caller has not finished its set-up. */
+  listen(listener: (exit: WorkerExit) => void): void {
+    const { exit } = this
+    if (exit !== null) queueMicrotask(() => listener(exit))
+    else this.#listeners.push(listener)
+  }
+
+  settle(exit: WorkerExit): void {
+    this.exit = exit
+    for (const listener of this.#listeners.splice(0)) listener(exit)
+  }
+}
+
+export type WorkerRecord = WorkerFacts & WorkerEnd
 
 export class WorkerRecords {
   /** Workers that have not ended, by id. */
@@ -84,12 +106,12 @@ export class WorkerRecords {
     this.#earlyExits.delete(id)
     const record = this.#live.get(id)
     if (record !== undefined) return Object.assign(record, facts)
-    const made: WorkerRecord = { ...facts, exit, listeners: [] }
+    const made: WorkerRecord = Object.assign(new WorkerEnd(exit), facts)
     if (exit === null) this.#live.set(id, made)
     return made
   }
 
-  /** Tells all that listen, once. */
+  /** Reports the end to all listeners, once. */
   end(id: string, exit: WorkerExit): void {
     const record = this.#live.get(id)
     if (record === undefined) {
@@ -98,8 +120,7 @@ export class WorkerRecords {
       return
     }
     this.#live.delete(id)
-    record.exit = exit
-    for (const listener of record.listeners.splice(0)) listener(exit)
+    record.settle(exit)
   }
 
   /** @param kill - called for each before its exit is reported */
@@ -109,12 +130,6 @@ export class WorkerRecords {
       this.end(id, exit)
     }
   }
-}
-
-/** Also reports an earlier exit; never from inside the call, because the caller has not finished its set-up. */
-export function listenForExit({ exit, listeners }: WorkerRecord, listener: (exit: WorkerExit) => void): void {
-  if (exit !== null) queueMicrotask(() => listener(exit))
-  else listeners.push(listener)
 }
 
 // The end of a process of this machine that leads a group.
@@ -135,17 +150,11 @@ export function killGroup(pid: number | undefined): void {
 }
 
 /** Ends a daemon that runs, with its group when it takes too long. */
-export function endDaemon(child: ChildProcess, clock: Pick<Clock, 'setTimeout' | 'clearTimeout'>): Promise<void> {
-  return new Promise(resolve => {
-    const timer = clock.setTimeout(() => killGroup(child.pid), DAEMON_STOP_GRACE_MS)
-    const end = (): void => {
-      clock.clearTimeout(timer)
-      resolve()
-    }
-    child.once('exit', end)
-    // It never ran.
-    child.once('error', end)
-    // It ends at the end of its control input.
-    child.stdin?.destroy()
-  })
+export async function endDaemon(child: ChildProcess, clock: Clock): Promise<void> {
+  // An error: it never ran.
+  const ended = once(child, 'exit').catch(() => [])
+  // It ends at the end of its control input.
+  child.stdin?.destroy()
+  if ((await within(clock, DAEMON_STOP_GRACE_MS, ended)) === null) killGroup(child.pid)
+  await ended
 }

@@ -1,14 +1,19 @@
-/** Keeps some workers of a function started, also when nobody calls it. Owner: §2.8 (`min_warm`), page runtime/worker-set. */
+/** Keeps some workers of a function started, and ends others that had no call for long. Owner: §2.8 (`min_warm`), page runtime/worker-set. */
 
-import { backoffDelay, type Clock } from '../core/clock.ts'
+import { backoffDelay, type Clock, Timer } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { Worker } from './worker.ts'
 
 interface WarmOptions {
   clock: Clock
   crashLoop: CrashLoop
-  /** Workers there are, those that are starting too. */
-  count(): number
+  /** Workers that stay however long they idle. */
+  minWarm: number
+  idleTtlMs: number
+  /** In the order they were started; one that is stopped leaves it. */
+  workers: readonly Worker[]
+  /** True while one has to stay, whatever `minWarm` is. */
+  isLent?(): boolean
   /** False where none may start now; who changes that calls `fill`. */
   mayStart(): boolean
   start(): void
@@ -18,18 +23,21 @@ export class WarmWorkers {
   /** Workers that stay however long they idle. */
   wanted: number
   readonly #options: WarmOptions
-  #timer: NodeJS.Timeout | null = null
+  readonly #startTimer: Timer
+  readonly #idleTimer: Timer
 
-  constructor(wanted: number, options: WarmOptions) {
-    this.wanted = wanted
+  constructor(options: WarmOptions) {
+    this.wanted = options.minWarm
     this.#options = options
+    this.#startTimer = new Timer(options.clock)
+    this.#idleTimer = new Timer(options.clock, true)
   }
 
   /** Starts those that are missing, at once or when starts are no longer delayed. */
   fill(): void {
-    const { clock, crashLoop, count, mayStart, start } = this.#options
+    const { clock, crashLoop, workers, mayStart, start } = this.#options
     if (!mayStart()) return
-    for (let missing = this.wanted - count(); missing > 0; missing--) {
+    for (let missing = this.wanted - workers.length; missing > 0; missing--) {
       const now = clock.monotonic()
       if (crashLoop.errorAt(now) !== null) {
         this.fillLater(crashLoop.blockedUntil - now)
@@ -40,19 +48,49 @@ export class WarmWorkers {
   }
 
   fillLater(delayMs: number): void {
-    const { clock, count } = this.#options
-    if (this.#timer !== null || count() >= this.wanted) return
-    this.#timer = clock.setTimeout(() => {
-      this.#timer = null
-      this.fill()
-    }, delayMs)
+    const { length } = this.#options.workers
+    if (!this.#startTimer.isSet && length < this.wanted) this.#startTimer.set(delayMs, () => this.fill())
+  }
+
+  /** A worker has nothing to do from now on. */
+  watchIdle(): void {
+    const { workers, idleTtlMs } = this.#options
+    if (!this.#idleTimer.isSet && workers.length > this.#kept) this.#lookIn(idleTtlMs)
   }
 
   /** None is kept any more. */
   end(): void {
     this.wanted = 0
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#startTimer.clear()
+  }
+
+  close(): void {
+    this.end()
+    this.#idleTimer.clear()
+  }
+
+  get #kept(): number {
+    return Math.max(this.wanted, this.#options.isLent?.() === true ? 1 : 0)
+  }
+
+  #lookIn(delayMs: number): void {
+    this.#idleTimer.set(Math.max(1, delayMs), () => this.#look())
+  }
+
+  #look(): void {
+    const { clock, workers, idleTtlMs } = this.#options
+    const kept = this.#kept
+    const now = clock.monotonic()
+    let next = Number.POSITIVE_INFINITY
+    // From the back: the first workers are the ones that calls are given to.
+    for (let i = workers.length - 1; i >= 0 && workers.length > kept; i--) {
+      const worker = workers[i]!
+      if (worker.state !== 'ready' || worker.inflight.size > 0) continue
+      const left = worker.idleSince + idleTtlMs - now
+      if (left <= 0) worker.stop()
+      else next = Math.min(next, left)
+    }
+    if (next !== Number.POSITIVE_INFINITY && workers.length > kept) this.#lookIn(next)
   }
 }
 
@@ -84,8 +122,7 @@ export class CrashLoop {
     this.#failures++
     const over = this.#failures - CRASH_LOOP.tolerated
     if (over < 0) return
-    const delay = backoffDelay(over, CRASH_LOOP)
-    this.blockedUntil = this.#clock.monotonic() + delay
+    this.blockedUntil = this.#clock.monotonic() + backoffDelay(over, CRASH_LOOP)
   }
 
   /** A call came to its end: the function works. */
@@ -93,58 +130,5 @@ export class CrashLoop {
     if (this.#failures === 0) return
     this.#failures = 0
     this.blockedUntil = 0
-  }
-}
-
-// Ends workers that had no call for long, but for those that are kept warm.
-
-interface IdleOptions {
-  clock: Clock
-  idleTtlMs: number
-  /** In the order they were started; one that is stopped leaves it. */
-  workers: readonly Worker[]
-  /** Workers that stay however long they idle. */
-  minWarm(): number
-}
-
-export class IdleWorkers {
-  readonly #options: IdleOptions
-  #timer: NodeJS.Timeout | null = null
-
-  constructor(options: IdleOptions) {
-    this.#options = options
-  }
-
-  /** A worker has nothing to do from now on. */
-  watch(): void {
-    const { workers, minWarm, idleTtlMs } = this.#options
-    if (this.#timer === null && workers.length > minWarm()) this.#arm(idleTtlMs)
-  }
-
-  close(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
-  }
-
-  #arm(delayMs: number): void {
-    this.#timer = this.#options.clock.setTimeout(() => this.#look(), Math.max(1, delayMs))
-    this.#timer.unref?.()
-  }
-
-  #look(): void {
-    this.#timer = null
-    const { clock, workers, idleTtlMs } = this.#options
-    const minWarm = this.#options.minWarm()
-    const now = clock.monotonic()
-    let next = Number.POSITIVE_INFINITY
-    // From the back: the first workers are the ones that calls are given to.
-    for (let i = workers.length - 1; i >= 0 && workers.length > minWarm; i--) {
-      const worker = workers[i]!
-      if (worker.state !== 'ready' || worker.inflight.size > 0) continue
-      const left = worker.idleSince + idleTtlMs - now
-      if (left <= 0) worker.stop()
-      else next = Math.min(next, left)
-    }
-    if (next !== Number.POSITIVE_INFINITY && workers.length > minWarm) this.#arm(next)
   }
 }

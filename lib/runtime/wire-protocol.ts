@@ -6,7 +6,7 @@
  */
 
 import { type BytePool, type Bytes, lengthOf } from '../core/byte-pool.ts'
-import { MAX_FRAME_BYTES } from '../core/limits.ts'
+import { MAX_FRAME_BYTES, PROTOCOL_VERSION } from '../core/limits.ts'
 
 export const KIND = {
   hello: 1,
@@ -57,7 +57,7 @@ export const FRAME_LIMITS: Readonly<Record<keyof typeof KIND, { header: number; 
   pong: { header: 4 * KIB, body: 64 },
 }
 
-/** Names and limits by number; -1 where there is no such kind. */
+/** Names and limits by number; -1 for an unknown kind. */
 const NAMES: string[] = []
 const MAX_HEADER = new Int32Array(256).fill(-1)
 const MAX_BODY = new Int32Array(256)
@@ -86,7 +86,7 @@ type FrameProblem =
 /** A peer broke the protocol: the connection is closed, nothing else. */
 export class ProtocolError extends Error {
   readonly code: FrameProblem
-  /** The call whose frame is too large; 0 when it is no call's, or another problem. */
+  /** The call whose frame is too large; 0 for other frames and other problems. */
   readonly id: number
   constructor(code: FrameProblem, message: string, id = 0) {
     super(message)
@@ -113,6 +113,13 @@ export function encodeFrame(kind: Kind, id: number, header: string, body: Uint8A
   return frame
 }
 
+const VERSION_BODY = Buffer.from([PROTOCOL_VERSION])
+
+/** The frame that opens a connection. */
+export function encodeHello(fields: object): Buffer {
+  return encodeFrame(KIND.hello, 0, JSON.stringify(fields), VERSION_BODY)
+}
+
 /** Header text to fields. @throws ProtocolError BAD_HEADER when it is not a JSON object */
 export function parseHeader(header: string): Record<string, unknown> {
   if (header === '') return {}
@@ -129,12 +136,12 @@ export function parseHeader(header: string): Record<string, unknown> {
 }
 
 /**
- * Receives one frame; `body` is a view that is valid during the call only, or until the pool that it lies in gets it back. With a
- * pool a `chunk` may come in parts, each as a chunk of its own: it is a piece of a stream either way.
+ * Receives one frame; `body` is a view that is valid during the call only, or until its pool gets it back. With a
+ * pool a `chunk` may come in parts, each as a separate chunk: it is a piece of a stream either way.
  */
 type FrameHandler = (kind: Kind, id: number, header: string, body: Buffer) => void
 
-/** Bytes from which on an unfinished frame lies in the pool. */
+/** Bytes from which on an unfinished frame is kept in the pool. */
 const POOLED_FRAME_BYTES = 16 * 1024
 
 /**
@@ -162,7 +169,7 @@ export class FrameReader {
     this.#maxFrameBytes = MAX_FRAME_BYTES + maxBodyBytes
   }
 
-  /** Where the rest of a large unfinished frame belongs: what is read into it is told by `fill`. Null without one. */
+  /** Where the rest of a large unfinished frame belongs: `fill` reports bytes that were read into it. Null without one. */
   get room(): Buffer | null {
     const unfinished = this.#unfinished
     return this.#pool !== null && unfinished.length >= POOLED_FRAME_BYTES ? unfinished.subarray(this.#held) : null
@@ -204,7 +211,7 @@ export class FrameReader {
   }
 
   /**
-   * What is here of a chunk goes on at once: held until the rest comes, it would leave in a write of its own with that rest.
+   * The first part of a chunk goes on at once: held until the rest comes, it would leave in a separate write with that rest.
    * @returns false when none of its body is here, or the frame is another
    */
   #beginParts(chunk: Buffer, from: number, to: number, bytes: number): boolean {
@@ -273,7 +280,7 @@ export class FrameReader {
     return LENGTH_BYTES + length
   }
 
-  /** A wrong length is told as soon as it is here. */
+  /** A wrong length is reported as soon as it is here. */
   #checkHeldLength(): void {
     if (this.#held >= LENGTH_BYTES) this.#checkLength(this.#unfinished.readUInt32BE(0))
   }

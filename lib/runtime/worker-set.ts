@@ -9,13 +9,13 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { Backlog, LoadRetry, type LoadTurns, type OlderSet, Preparation, StandIn } from './backlog.ts'
 import type { RuntimeCall } from './call.ts'
 import { Growth, type Processors } from './growth.ts'
 import type { Preparer, Sockets } from './runtime.ts'
-import { CrashLoop, IdleWorkers, WarmWorkers } from './warm-workers.ts'
+import { CrashLoop, WarmWorkers } from './warm-workers.ts'
 import { FAST_CALL_MS, STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
 
 /** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
@@ -39,8 +39,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   readonly #standIn: StandIn
   readonly #growth: Growth
   readonly #loadRetry: LoadRetry
-  #growTimer: NodeJS.Timeout | null = null
-  readonly #idle: IdleWorkers
+  readonly #growTimer: Timer
   readonly #warm: WarmWorkers
   readonly #crashLoop: CrashLoop
   #retired: boolean
@@ -51,7 +50,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   #failedAt = 0
   /** True while it is to be loaded without a call. */
   #isLoading = false
-  #loadTimer: NodeJS.Timeout | null = null
+  readonly #loadTimer: Timer
   /** True when the function's files are those of a newer version: no worker that would read them may start. */
   #isFrozen = false
   /** Null when there is one socket. */
@@ -61,22 +60,23 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#options = options
     this.fn = options.fn
     this.clock = options.clock
+    this.#growTimer = new Timer(options.clock)
+    this.#loadTimer = new Timer(options.clock)
     this.#growth = new Growth(options.clock, options.processors ?? null)
     this.#crashLoop = new CrashLoop(options.clock)
     this.#turns = options.sockets === null ? null : new SocketTurns(options.sockets)
     this.#retired = options.isRetired ?? false
     this.#standIn = new StandIn(options.older ?? null)
-    this.#warm = new WarmWorkers(options.minWarm, {
-      clock: options.clock,
+    this.#warm = new WarmWorkers({
+      ...options,
       crashLoop: this.#crashLoop,
-      count: () => this.workers.length,
+      workers: this.workers,
       mayStart: () => this.#preparation.isDone && !this.#loadRetry.isWaiting && !this.#isFrozen,
       start: () => this.#start(),
     })
-    this.#idle = new IdleWorkers({ ...options, workers: this.workers, minWarm: () => this.#minWarm })
     this.#loadRetry = new LoadRetry({
       clock: options.clock,
-      changeOf: options.changeOf ?? (() => null),
+      changeOf: () => options.changeOf?.(options.fn) ?? null,
       onDue: () => this.#handleSettled(),
     })
     this.#preparation = new Preparation({
@@ -94,7 +94,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     return this.#loadError
   }
 
-  /** Why starts are delayed at the moment, null when they are not; for health. */
+  /** Why starts are delayed now, null when they are not; for health. */
   get problem(): string | null {
     return this.#crashLoop.errorAt(this.clock.monotonic())?.message ?? null
   }
@@ -117,7 +117,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
       this.#preparation.hold(call, now)
       return
     }
-    if (this.#turns?.isDue(now) === true) this.#spread(now, this.#turns.up())
+    if (this.#turns?.isDue(now) === true) this.#spread(now)
     if (this.#backlog.isEmpty) {
       const worker = this.#pick(now)
       if (worker !== null) {
@@ -172,8 +172,8 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   /** Starts the first worker. Calls are not sent along: they are the previous version's if it cannot load. */
   startLoad(): void {
     if (this.workers.length > 0 || this.#loadRetry.isWaiting) return
-    if (this.#isHeld && this.#loadTimer === null)
-      this.#loadTimer = this.clock.setTimeout(() => this.#standIn.begin(this.#backlog), LOAD_WAIT_MS)
+    if (this.#isHeld && !this.#loadTimer.isSet)
+      this.#loadTimer.set(LOAD_WAIT_MS, () => this.#standIn.begin(this.#backlog))
     this.#start()
   }
 
@@ -190,7 +190,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     if (!this.#isLoaded) return this.#standIn.pass()
     const isProgram = this.#preparation.program !== null
     if (!isProgram && !this.isWarm) return null
-    // A program of its own stays what it was; other workers read the folder when they start.
+    // A compiled program stays the same; other workers read the folder when they start.
     this.#isFrozen = !isProgram
     if (this.#isFrozen) this.#warm.wanted = this.workers.length
     return this
@@ -207,7 +207,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   /** Fewer workers need to stay than before. */
   watchIdle(): void {
-    if (!this.#retired) this.#idle.watch()
+    if (!this.#retired) this.#warm.watchIdle()
   }
 
   /** Runs what it has, takes nothing new, then ends. */
@@ -242,7 +242,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#checkEmpty()
   }
 
-  // What workers report.
+  // Reports of workers.
 
   handleAbandoned(): void {
     if (!this.#backlog.isEmpty) this.#grow(this.clock.monotonic())
@@ -271,7 +271,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     if (worker.inflight.size > 0 || worker.state !== 'ready') return
     if (this.#retired) {
       if (this.#backlog.isEmpty) worker.stop()
-    } else this.#idle.watch()
+    } else this.#warm.watchIdle()
   }
 
   handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void {
@@ -356,8 +356,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   #endLoad(): void {
     this.#isLoading = false
     this.#options.loads?.leave(this)
-    if (this.#loadTimer !== null) this.clock.clearTimeout(this.#loadTimer)
-    this.#loadTimer = null
+    this.#loadTimer.clear()
   }
 
   /** A worker has loaded the function: the previous version is not needed any more. */
@@ -393,10 +392,6 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#checkEmpty()
   }
 
-  get #minWarm(): number {
-    return Math.max(this.#warm.wanted, this.#options.isLent?.() === true ? 1 : 0)
-  }
-
   get #maxWorkers(): number {
     return this.#isFrozen ? 0 : this.#options.maxWorkers
   }
@@ -417,9 +412,9 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   }
 
   /** Gives every socket that is up a worker, at the cost of a spare one elsewhere when there are as many as may be. */
-  #spread(now: number, up: readonly number[]): void {
+  #spread(now: number): void {
     if (this.#retired || this.#isFrozen || this.#crashLoop.errorAt(now) !== null) return
-    for (const index of up) {
+    for (const index of this.#options.sockets!.up()) {
       if (this.loadOf(index) > 0) continue
       if (this.workers.length >= this.#maxWorkers) {
         const spare = this.workers.find(
@@ -450,18 +445,17 @@ export class WorkerSet implements WorkerOwner, OlderSet {
       }
       if (this.#backlog.isEmpty) return
     }
-    if (this.#growTimer !== null) return
+    if (this.#growTimer.isSet) return
     if (this.workers.length >= this.#maxWorkers && !this.workers.some(worker => worker.isForNobody)) return
     const oneAtATime = this.workers.every(worker => worker.maxInflight === 1)
     if (!isLooking) this.#growth.begin(oneAtATime ? null : this.answers)
     // A quick worker that is silent for so short a time waits for a processor, and another one would have to share it.
     const lookMs = this.workers.some(worker => worker.isQuick) ? FAST_CALL_MS : GROW_LOOK_MS
-    this.#growTimer = this.clock.setTimeout(() => this.#growNow(), oneAtATime ? lookMs : STALL_MS)
+    this.#growTimer.set(oneAtATime ? lookMs : STALL_MS, () => this.#growNow())
   }
 
   /** Doubles the workers while calls keep waiting; one that is starting counts as help on its way. */
   #growNow(): void {
-    this.#growTimer = null
     const now = this.clock.monotonic()
     const waiting = this.#backlog.size
     if (waiting === 0) return
@@ -485,11 +479,8 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     const busy = this.workers.filter(({ activity }) => activity === 'busy')
     const limit = length < this.#maxWorkers ? this.#growth.limit(now, length, busy) : length
     if (limit === null) return 0
-    return limit > length ? Math.min(limit, this.#maxWorkers) - length : this.#reclaim(now)
-  }
-
-  /** Ends a worker that is busy for a client that left. @returns how many may be started in its place */
-  #reclaim(now: number): number {
+    if (limit > length) return Math.min(limit, this.#maxWorkers) - length
+    // One that is busy for a client that left makes room.
     const worker = this.workers.find(one => one.isForNobody && one.hadTimeToObey(now))
     worker?.kill()
     return worker === undefined ? 0 : 1
@@ -512,10 +503,8 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   }
 
   #clearTimers(): void {
-    if (this.#growTimer !== null) this.clock.clearTimeout(this.#growTimer)
-    this.#growTimer = null
-    this.#warm.end()
-    this.#idle.close()
+    this.#growTimer.clear()
+    this.#warm.close()
     this.#loadRetry.stop()
     this.#endLoad()
   }
@@ -569,16 +558,25 @@ class SocketTurns {
     this.#lookAt = now + SPREAD_INTERVAL_MS
     return true
   }
-
-  /** Indexes of the sockets that are up. */
-  up(): readonly number[] {
-    return this.#sockets.up()
-  }
 }
 
-// Options of the workers of one function version.
+/** Reports of the workers of functions, and a question about a function's files. */
+export interface FunctionEvents {
+  /** Differences between a function's files on disk and as discovered, as text; null if none. */
+  changeOf?(fn: FunctionVersion): string | null
+  /** Output outside any call. */
+  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
+  /** A worker loaded these source files: full real paths. */
+  onFiles?(fn: FunctionVersion, files: readonly string[]): void
+  /** A worker failed to load or ended by itself. */
+  onFailure(fn: FunctionVersion, error: GatewayError): void
+  /** A version cannot be loaded, and the previous one serves. */
+  onStandIn?(fn: FunctionVersion): void
+  /** A version is loaded after one that could not be. */
+  onFixed?(fn: FunctionVersion): void
+}
 
-interface WorkerSetOptions {
+interface WorkerSetOptions extends FunctionEvents {
   fn: FunctionVersion
   clock: Clock
   /** Most workers at once. */
@@ -600,24 +598,12 @@ interface WorkerSetOptions {
   isRetired?: boolean
   /** True while another process calls workers of the function: one stays here, to serve when a newer version cannot be loaded. */
   isLent?(): boolean
-  /** Differences between the function's files on disk and as discovered, as text; null if none. */
-  changeOf?(): string | null
   /** The set that is in force, for one that is not any more; null when there is none. */
   successor?(): { dispatch(call: RuntimeCall): void } | null
   /** Bounds how many functions load at once when no call waits for them. Absent: nothing bounds them. */
   loads?: LoadTurns
   /** Makes a worker in state `starting`; `program` is what was prepared. */
   spawn(set: WorkerOwner, program: string | null): Worker
-  /** Output outside any call. */
-  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. Absent if it is not needed. */
-  onFiles?(fn: FunctionVersion, files: readonly string[]): void
-  /** A worker failed to load or ended by itself. */
-  onFailure(fn: FunctionVersion, error: GatewayError): void
-  /** A version cannot be loaded, and the previous one serves. */
-  onStandIn?(fn: FunctionVersion): void
-  /** A version is loaded after one that could not be. */
-  onFixed?(fn: FunctionVersion): void
   /** A retired set has no workers left. */
   onEmpty(): void
 }

@@ -1,26 +1,26 @@
 /** The connection to a worker: dialled, and where it lies elsewhere, proved before anything is sent. Owner: page runtime/greeting. */
 
+import { once } from 'node:events'
 import net from 'node:net'
 import tls from 'node:tls'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { PROTOCOL_VERSION } from '../core/limits.ts'
 import { GatewayGreeting } from './greeting.ts'
-import { encodeFrame, KIND } from './wire-protocol.ts'
+import { encodeHello } from './wire-protocol.ts'
 
 /** Where a worker is reached. */
 export interface WorkerAddress {
   id: string
   /** `unix:/path`, `tcp://host:port` or `tls://host:port`. */
   uri: string
-  /** True when that is the socket of its daemon, who has to be told which worker is meant. */
+  /** True when that is the socket of its daemon, which has to know which worker is meant. */
   isShared: boolean
   trust: PeerTrust
 }
 
-export interface WorkerSocketEvents {
+export interface PeerEvents {
   /** Memory for the next read. */
   toReadInto(): Buffer
-  /** So many bytes of it were read. @returns true */
+  /** `length` bytes of it were read. @returns true */
   onRead(length: number): boolean
   /** The peer has proved itself; `rest` is what it sent behind that. Only where `needsProof` says so. */
   onProven(rest: Buffer): void
@@ -28,24 +28,36 @@ export interface WorkerSocketEvents {
 }
 
 const NO_BYTES = Buffer.alloc(0)
-const VERSION_BODY = Buffer.from([PROTOCOL_VERSION])
 
 /**
- * @param secretName - a value of the function that nobody but its worker may get; null when it has none
+ * @param secretName - a value of the function that only its worker may get; null when it has none
  * @throws Error with a reason
  */
 export function connectWorker(
   { uri, trust }: WorkerAddress,
   secretName: string | null,
-  { toReadInto, onRead, onProven, onProblem }: WorkerSocketEvents,
+  events: PeerEvents,
 ): net.Socket {
   if (secretName !== null && !isTrusted(uri, trust)) {
     const remedy = 'set FN_RUNTIME_SECRET on both sides'
     throw new Error(`its value ${secretName} is secret, and not sent to a daemon that proves nothing: ${remedy}`)
   }
+  try {
+    return connectPeer(uri, trust, events)
+  } catch (error) {
+    // The address comes from the daemon, which may be anybody's.
+    throw new Error(`the daemon names a worker socket that cannot be used: ${(error as Error).message}`)
+  }
+}
+
+/**
+ * Connects, and where a proof is needed lets both sides prove themselves first.
+ * @throws Error when the address is none
+ */
+export function connectPeer(uri: string, trust: PeerTrust, events: PeerEvents): net.Socket {
+  const { toReadInto, onRead, onProven, onProblem } = events
   const { secret } = trust
-  if (secret === null || !needsProof(uri, trust))
-    return dialWorker(uri, trust, { buffer: toReadInto, callback: onRead })
+  if (secret === null || !needsProof(uri, trust)) return dial(uri, trust, { buffer: toReadInto, callback: onRead })
   let into: Buffer = NO_BYTES
   let greeting: GatewayGreeting | null = null
   const buffer = (): Buffer => {
@@ -64,30 +76,21 @@ export function connectWorker(
     }
     return true
   }
-  const socket = dialWorker(uri, trust, { buffer, callback })
+  const socket = dial(uri, trust, { buffer, callback })
   const send = (frame: Buffer): void => void socket.write(frame)
   greeting = new GatewayGreeting({ secret, send, binding: () => toBinding(socket) })
   return socket
 }
 
-/** The address was told by the daemon, which may be anybody's. */
-function dialWorker(uri: string, trust: PeerTrust, onread: Parameters<typeof dial>[2]): net.Socket {
-  try {
-    return dial(uri, trust, onread)
-  } catch (error) {
-    throw new Error(`the daemon names a worker socket that cannot be used: ${(error as Error).message}`)
-  }
-}
-
-/** The name of a value that nobody but its worker may get; null when the function has none. */
+/** The name of a value that only its worker may get; null when the function has none. */
 export function findSecret({ env }: FunctionVersion): string | null {
   return Object.keys(env).find(name => env[name]!.isSecret) ?? null
 }
 
-/** What the connection is for. */
+/** The frame that says what the connection is for. */
 export function toWorkerHello({ id, isShared }: WorkerAddress): Buffer {
   const fields = isShared ? { role: 'worker', worker: id } : { role: 'worker' }
-  return encodeFrame(KIND.hello, 0, JSON.stringify(fields), VERSION_BODY)
+  return encodeHello(fields)
 }
 
 // Connections to daemons and their workers: unix, tcp, or tcp inside TLS.
@@ -144,6 +147,16 @@ export function dial(uri: string, { ca }: PeerTrust, onread?: OnRead): net.Socke
   } as tls.ConnectionOptions)
   socket.setNoDelay(true)
   return socket
+}
+
+/** True when a process answers at a unix socket. */
+export async function isAnswered(path: string): Promise<boolean> {
+  const probe = net.connect({ path })
+  const isConnected = once(probe, 'connect').then(
+    () => true,
+    () => false,
+  )
+  return isConnected.finally(() => probe.destroy())
 }
 
 /** Channel binding of a proof, so that a proxy cannot relay it; '' without TLS. */

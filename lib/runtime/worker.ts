@@ -4,7 +4,7 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Semaphore } from '../core/semaphore.ts'
 import { type CallHost, OpenCalls, type RuntimeCall, StreamWindow } from './call.ts'
@@ -26,12 +26,37 @@ interface WorkerEnd {
   unexpected: boolean
   /** True when everything it said before its end was read: only then it is known which calls were not begun. */
   complete: boolean
-  /** True when nothing of what it was sent has reached it: that it ended is no failure of the function. */
+  /** True when it received nothing: its end does not count as a failure of the function. */
   unheard?: boolean
 }
 
-/** What a worker needs of the set it belongs to. */
-export type WorkerOwner = OwnerOf<Worker>
+/** The set that a worker belongs to, as the worker sees it. */
+export interface WorkerOwner {
+  readonly fn: FunctionVersion
+  readonly clock: Clock
+  /** Answers of all workers so far. */
+  answers: number
+  /** How many workers the function has at a socket. */
+  readonly loadOf: (socketIndex: number) => number
+  /** Output outside any call. */
+  onLog(stream: 'stdout' | 'stderr', text: string): void
+  /** A worker loaded these source files: full real paths. */
+  onFiles(files: readonly string[]): void
+  /** The worker takes nothing more. */
+  forget(worker: Worker): void
+  /** A call came to its end: the function works. */
+  handleSuccess(): void
+  /** The worker may have room for another call. */
+  handleRoom(worker: Worker, now: number): void
+  /** A client left a call, and its place may be needed. */
+  handleAbandoned(): void
+  /** The function cannot be loaded. @param unbegun - calls that came with the start: none of their code ran */
+  handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void
+  /** @param unbegun - calls that certainly were not begun, and may go to another worker */
+  handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void
+  /** No worker could be started at all (daemon down). */
+  handleStartFailure(worker: Worker, error: GatewayError): void
+}
 
 /**
  * One worker as the set sees it. A subclass moves bytes or messages: it implements the `send*` methods and `end*`
@@ -75,7 +100,7 @@ export abstract class Worker implements CallHost {
   protected abstract endNow(): void
   /** Lets it finish background work, then ends it. */
   protected abstract endGracefully(): void
-  /** It sent far more of a stream than was granted; what ends the worker at once. */
+  /** It sent far more of a stream than was granted: the worker ends at once. */
   protected handleOverrun(): void {
     this.kill()
   }
@@ -85,7 +110,7 @@ export abstract class Worker implements CallHost {
     return null
   }
 
-  /** What it does, in the words of metrics. */
+  /** Its activity, in the words of metrics. */
   get activity(): 'starting' | 'idle' | 'busy' | 'ending' {
     if (this.state === 'starting') return 'starting'
     if (this.state !== 'ready') return 'ending'
@@ -134,13 +159,13 @@ export abstract class Worker implements CallHost {
   /** The receiver of a stream took `bytes`. */
   grant(call: RuntimeCall, bytes: number): void {
     if (call.phase !== 'streaming' || bytes <= 0) return
-    const told = call.window!.take(bytes)
-    if (told > 0) this.sendMore(call, told)
+    const granted = call.window!.take(bytes)
+    if (granted > 0) this.sendMore(call, granted)
     // The worker was waiting for its client until now: its time starts again.
     if (call.deadline === Number.POSITIVE_INFINITY) this.#extend(call, this.set.clock.monotonic())
   }
 
-  /** Nobody waits for this open call any more. It may go on to its deadline, or until its place is needed. */
+  /** The client of this open call left. It may go on to its deadline, or until its place is needed. */
   abandon(call: RuntimeCall): void {
     this.inflight.leave(call)
     this.#leftAt = this.set.clock.monotonic()
@@ -186,7 +211,7 @@ export abstract class Worker implements CallHost {
     this.endNow()
   }
 
-  // What the subclass reports.
+  // Reports of the subclass.
 
   handleReady(maxInflight: number): void {
     if (this.state !== 'starting') return
@@ -236,7 +261,7 @@ export abstract class Worker implements CallHost {
     this.#lastSign = now
     const isGranted = call.window!.receive(body.length)
     this.#extend(call, now)
-    // Else the client is slow, and the worker goes on sending what nobody may hold for it.
+    // Else the client is slow, and the worker goes on sending bytes that must not be held for it.
     if (isGranted) call.onChunk(body)
     else this.handleOverrun()
   }
@@ -254,8 +279,8 @@ export abstract class Worker implements CallHost {
 
   /**
    * Ends an open call that got no whole reply.
-   * @param cut - what its stream ends with, if it has one
-   * @param error - what it gets otherwise; null when its worker gave no reason
+   * @param cut - the end of its stream, if it has one
+   * @param error - otherwise; null when its worker gave no reason
    */
   #endCall(id: number, cut: GatewayError | null, error: GatewayError | null): void {
     const call = this.inflight.get(id)
@@ -287,6 +312,15 @@ export abstract class Worker implements CallHost {
     const call = id === 0 ? undefined : this.inflight.get(id)
     if (call !== undefined && call.phase !== 'done') call.onLog(stream, text)
     else this.set.onLog(stream, text)
+  }
+
+  /** It did not load its function within WORKER_READY_TIMEOUT_MS. */
+  handleSlowLoad(): void {
+    this.handleLoadError(
+      new GatewayError('LOAD_FAILED', `function did not load within ${WORKER_READY_TIMEOUT_MS / 1000} s`, {
+        detail: { file: this.set.fn.entryFile, hint: 'move slow work out of the top level of the handler file' },
+      }),
+    )
   }
 
   /** The function cannot be loaded: the worker is useless, and so is starting another one right away. */
@@ -402,7 +436,7 @@ const STANDSTILL_MS = 25
 class DeadlineTimer {
   readonly #clock: Clock
   readonly #onDue: () => void
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   /** Monotonic ms. */
   #dueAt = 0
 
@@ -410,66 +444,30 @@ class DeadlineTimer {
   constructor(clock: Clock, onDue: () => void) {
     this.#clock = clock
     this.#onDue = onDue
+    this.#timer = new Timer(clock)
   }
 
   /** True when it runs by then, or no later than a standstill is long: calls of one moment need one timer. @param deadline - monotonic ms */
   isArmedBy(deadline: number): boolean {
-    return this.#timer !== null && this.#dueAt <= deadline + STANDSTILL_MS
+    return this.#timer.isSet && this.#dueAt <= deadline + STANDSTILL_MS
   }
 
   /** In place of the time it was armed for before. */
   arm(delayMs: number): void {
-    this.disarm()
     const ms = Math.max(1, Math.ceil(delayMs))
     this.#dueAt = this.#clock.monotonic() + ms
-    this.#timer = this.#clock.setTimeout(() => this.#handleTimer(), ms)
+    this.#timer.set(ms, () => this.#handleTimer())
   }
 
   disarm(): void {
-    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
   }
 
   /** After a moment in which this process stood still answers may lie unread: they are read before anybody is late. */
   #handleTimer(): void {
-    if (this.#clock.monotonic() - this.#dueAt <= STANDSTILL_MS) this.#fire()
-    else this.#timer = this.#clock.setTimeout(() => this.#fire(), 1)
+    if (this.#clock.monotonic() - this.#dueAt <= STANDSTILL_MS) this.#onDue()
+    else this.#timer.set(1, this.#onDue)
   }
-
-  #fire(): void {
-    this.#timer = null
-    this.#onDue()
-  }
-}
-
-// Interface between a worker and the set it belongs to.
-
-/** Parts of the set that workers of one kind need. */
-interface OwnerOf<Worker> {
-  readonly fn: FunctionVersion
-  readonly clock: Clock
-  /** Answers of all workers so far. */
-  answers: number
-  /** How many workers the function has at a socket. */
-  readonly loadOf: (socketIndex: number) => number
-  /** Output outside any call. */
-  onLog(stream: 'stdout' | 'stderr', text: string): void
-  /** A worker loaded these source files: full real paths. */
-  onFiles(files: readonly string[]): void
-  /** The worker takes nothing more. */
-  forget(worker: Worker): void
-  /** A call came to its end: the function works. */
-  handleSuccess(): void
-  /** The worker may have room for another call. */
-  handleRoom(worker: Worker, now: number): void
-  /** A client left a call, and its place may be needed. */
-  handleAbandoned(): void
-  /** The function cannot be loaded. @param unbegun - calls that came with the start: none of their code ran */
-  handleLoadFailure(worker: Worker, error: GatewayError, unbegun: RuntimeCall[]): void
-  /** @param unbegun - calls that certainly were not begun, and may go to another worker */
-  handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void
-  /** No worker could be started at all (daemon down). */
-  handleStartFailure(worker: Worker, error: GatewayError): void
 }
 
 // How quick the calls of a one-at-a-time worker are, and so how many it may have open: the first runs, the others lie

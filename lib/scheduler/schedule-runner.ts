@@ -1,5 +1,5 @@
 /**
- * Runs of schedules, from the moment that one is due to what is kept of it. Owner: page scheduler/schedule.
+ * Runs of schedules, from the moment that one is due to the record that is kept of it. Owner: page scheduler/schedule.
  *
  *   due ─► noted on the disk ─► call ─► outcome kept, reported ─► put in the queue again
  *
@@ -16,7 +16,7 @@ import type { ScheduleRecord } from '../observe/events.ts'
 import type { ScheduleState, ScheduleStore } from './schedule-store.ts'
 import { INTERRUPTED, type RunResult, type Schedule } from './schedule.ts'
 
-/** What a run is for. */
+/** The cause of a run. */
 export interface ScheduledRun {
   fn: FunctionVersion
   policy: SchedulePolicy
@@ -113,7 +113,7 @@ export class ScheduleRunner {
   /** Lets runs end within a time, then ends them. */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
-    // What was begun in this turn is noted first.
+    // Runs that were begun in this turn are noted first.
     await Promise.resolve()
     const { clock } = this.#options
     const timer = clock.setTimeout(() => {
@@ -132,17 +132,13 @@ export class ScheduleRunner {
     for (const run of begun) {
       const { entry, attempt, before } = run
       if (!this.#isClosed && !entry.isGone && entry.schedule.policy !== null) {
-        this.#track(entry, this.#runDue(entry, attempt))
+        this.#track(entry, this.#call(entry, attempt, false))
         continue
       }
       // It was noted and did not take place.
       entry.schedule.undo(before)
       await this.#settle(entry)
     }
-  }
-
-  async #runDue(entry: Runnable, attempt: number): Promise<void> {
-    await this.#call(entry, attempt, false)
   }
 
   #track(entry: Runnable, run: Promise<unknown>): void {
@@ -160,7 +156,9 @@ export class ScheduleRunner {
     const { signal } = entry.stop!
     const { fn } = schedule
     const { status, error, latencyMs } = await call({ fn, policy: schedule.policy!, attempt, isManual, signal })
-    const result = signal.aborted ? INTERRUPTED : { status, error: toReason(status, error) }
+    // A response of 400 or more is reported by its status.
+    const reason = error?.message ?? (status >= 400 ? `HTTP ${status}` : null)
+    const result = signal.aborted ? INTERRUPTED : { status, error: reason }
     const now = clock.wall()
     if (isManual) schedule.note(result, now)
     else schedule.end(attempt, result, now, this.#random())
@@ -186,12 +184,6 @@ export class ScheduleRunner {
     const facts = `attempt ${attempt} of ${policy?.retry?.maxAttempts ?? 1}, ${durationMs.toFixed(1)} ms`
     onLog('warn', `schedule of ${key} failed (${facts}): ${error}`)
   }
-}
-
-/** A response of 400 or more is reported by its status. */
-function toReason(status: number, error: GatewayError | null): string | null {
-  if (error !== null) return error.message
-  return status >= 400 ? `HTTP ${status}` : null
 }
 
 /** @param path - at which the function answers */

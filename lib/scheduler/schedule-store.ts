@@ -14,7 +14,7 @@ import { isObject } from '../core/json.ts'
 import { openToAppend, OwnFolder } from '../files/own-folder.ts'
 import type { LockHolder, RootLock } from '../files/root-lock.ts'
 
-/** What is known of one schedule. Times are wall clock, ms. */
+/** The facts of one schedule. Times are wall clock, ms. */
 export interface ScheduleState {
   /** Text of the rule that `next` was made by. */
   rule: string
@@ -44,7 +44,7 @@ export interface ScheduleStore {
    * @returns who has that right, in words, instead of the states
    */
   open(): Promise<{ states: Map<string, ScheduleState>; warnings: Warning[] } | { heldBy: string }>
-  /** What was kept, for a gateway that runs no schedules: takes no right and writes nothing. Never throws. */
+  /** The kept states, for a gateway that runs no schedules: takes no right and writes nothing. Never throws. */
   peek(): ReadonlyMap<string, ScheduleState>
   /** Keeps changes; they survive the end of the process when this resolves. @throws Error when they cannot be kept */
   save(changes: KeptStates): Promise<void>
@@ -160,10 +160,14 @@ export class FileScheduleStore implements ScheduleStore {
       await this.#writeAll()
     } catch (error) {
       // Schedules that are not kept are better than none that run.
-      await this.#log?.close().catch(() => {})
-      this.#log = null
+      await this.#closeLog()
       this.#isOpen = false
-      warnings.push(toNotKeptWarning((error as Error).message))
+      warnings.push({
+        code: 'SCHEDULES_NOT_KEPT',
+        path: '.svc',
+        message: `schedules run, but their state is not kept: ${(error as Error).message}`,
+        hint: 'Make .svc of the functions root writable, or set FN_SCHEDULER_STATE_PATH.',
+      })
     }
     return { states, warnings }
   }
@@ -206,8 +210,7 @@ export class FileScheduleStore implements ScheduleStore {
     if (!this.#isOpen) return
     this.#isTorn = true
     void this.#inTurn(async () => {
-      await this.#log?.close().catch(() => {})
-      this.#log = null
+      await this.#closeLog()
       await this.#writeAll()
     }).catch(() => {})
   }
@@ -217,6 +220,10 @@ export class FileScheduleStore implements ScheduleStore {
     await this.flush().catch(() => {})
     this.#isOpen = false
     await this.#turn
+    await this.#closeLog()
+  }
+
+  async #closeLog(): Promise<void> {
     await this.#log?.close().catch(() => {})
     this.#log = null
   }
@@ -254,19 +261,15 @@ export class FileScheduleStore implements ScheduleStore {
 
   /** @param warnings - null leaves files that cannot be used where they are */
   #readStates(states: Map<string, ScheduleState>, warnings: Warning[] | null): void {
-    for (const [key, record] of this.#read(warnings)) {
-      const state = toScheduleState(record)
-      if (state !== null) states.set(key, state)
-    }
-  }
-
-  #read(warnings: Warning[] | null): Map<string, unknown> {
     const records = new Map<string, unknown>()
     const whole = this.#readFile(this.#name, warnings, toWhole)
     for (const [key, record] of Object.entries(whole?.schedules ?? {})) records.set(key, record)
     this.#seq = whole?.seq ?? 0
     this.#readFile(this.#logName, warnings, text => this.#readLog(text, records))
-    return records
+    for (const [key, record] of records) {
+      const state = toScheduleState(record)
+      if (state !== null) states.set(key, state)
+    }
   }
 
   /** @throws Error for a line that was cut off, when those before it are taken */
@@ -320,16 +323,16 @@ class NewerStateError extends Error {
   }
 }
 
-/** @throws Error with the reason why it is no state file */
+/** @throws Error with the reason why it is not a state file */
 function toWhole(text: string): Whole {
   if (text.trim() === '') throw new Error('it is empty')
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch {
-    throw new Error('it is no JSON: cut off, or of something else')
+    throw new Error('it is not JSON: cut off, or of something else')
   }
-  if (!isObject(value) || typeof value.version !== 'number') throw new Error('it is no state of schedules')
+  if (!isObject(value) || typeof value.version !== 'number') throw new Error('it is not a state of schedules')
   if (value.version > VERSION) throw new NewerStateError(value.version)
   if (value.version !== VERSION) throw new Error(`it has version ${value.version}`)
   if (!isObject(value.schedules)) throw new Error('it has no schedules')
@@ -339,13 +342,4 @@ function toWhole(text: string): Whole {
 function toHolderText({ pid, host, since }: LockHolder): string {
   const where = host === '' ? '' : ` on ${host}`
   return `process ${pid}${where}, since ${new Date(since).toISOString()}`
-}
-
-function toNotKeptWarning(reason: string): Warning {
-  return {
-    code: 'SCHEDULES_NOT_KEPT',
-    path: '.svc',
-    message: `schedules run, but their state is not kept: ${reason}`,
-    hint: 'Make .svc of the functions root writable, or set FN_SCHEDULER_STATE_PATH.',
-  }
 }

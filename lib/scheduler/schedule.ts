@@ -19,7 +19,7 @@ export const SMALL_SET_BACK_MS = 3 * 3_600_000
 export interface RunResult {
   /** 0 when there is none. */
   status: number
-  /** Why there is no good answer; null when there is one. */
+  /** Why the response is not good; null when it is. */
   error: string | null
 }
 
@@ -85,7 +85,7 @@ export class Schedule {
     this.state = { ...this.state, last, lastStatus, lastError }
   }
 
-  /** The clock was set back: what is due at a time of the old one is due by the new one. */
+  /** The clock was set back: due times of the old one become due times of the new one. */
   setBack(now: number): void {
     const { next } = this.state
     if (next !== null && next > now) this.state.next = this.#nextAfter(now)
@@ -175,7 +175,7 @@ export interface Rule {
   nextAfter(at: number): number | null
 }
 
-/** Rules of many schedules: what is equal in them is read and kept once. */
+/** Rules of many schedules: equal ones are read and kept once. */
 export class Rules {
   readonly #rules = new Map<string, Rule>()
   readonly #zones = new Map<string, Zone>()

@@ -4,6 +4,7 @@
  */
 
 import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
+import { Timer } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { KeepWarm, type PingOutcome } from './keep-warm.ts'
 import { type Runnable, type RunOutcome, ScheduleRunner, type ScheduleRunnerOptions } from './schedule-runner.ts'
@@ -11,7 +12,7 @@ import type { ScheduleState } from './schedule-store.ts'
 import { Rules, Schedule } from './schedule.ts'
 import { type Work, WorkQueue } from './work-queue.ts'
 
-interface SchedulerOptions extends Omit<SchedulesOptions, 'queue' | 'rules'> {
+interface SchedulerOptions extends Omit<SchedulesOptions, 'queue'> {
   /** Milliseconds between two ticks. */
   tickMs: number
   /** Calls a function to keep it warm. Never rejects. */
@@ -28,7 +29,7 @@ export class Scheduler {
     const { clock, tickMs, enabled, ping } = options
     this.#enabled = enabled
     this.#queue = new WorkQueue({ clock, tickMs, onSetBack: now => this.#setBack(now) })
-    this.schedules = new Schedules({ ...options, queue: this.#queue, rules: new Rules() })
+    this.schedules = new Schedules({ ...options, queue: this.#queue })
     this.keepWarm = new KeepWarm({ clock, queue: this.#queue, ping })
   }
 
@@ -70,7 +71,6 @@ export const TAKEOVER_MS = 5000
 
 interface SchedulesOptions extends ScheduleRunnerOptions {
   queue: WorkQueue
-  rules: Rules
   /** False: nothing runs by itself. */
   enabled: boolean
   /** Milliseconds between two writings of the whole state. */
@@ -113,6 +113,7 @@ class Entry implements Work, Runnable {
 export class Schedules {
   readonly #options: SchedulesOptions
   readonly #runner: ScheduleRunner
+  readonly #rules = new Rules()
   readonly #random: () => number
   readonly #entries = new Map<string, Entry>()
   /** Stored states that no function has taken yet; null before the store was read. */
@@ -120,8 +121,8 @@ export class Schedules {
   /** How runs of earlier processes went, where schedules do not run here. */
   #past: ReadonlyMap<string, ScheduleState> = new Map()
   #opening: Promise<void> | null = null
-  #takeover: NodeJS.Timeout | null = null
-  #flushTimer: NodeJS.Timeout | null = null
+  readonly #takeover: Timer
+  readonly #flushTimer: Timer
   #isStarted = false
   #isClosed = false
   #heldBy: string | null = null
@@ -129,6 +130,8 @@ export class Schedules {
 
   constructor(options: SchedulesOptions) {
     this.#options = options
+    this.#takeover = new Timer(options.clock, true)
+    this.#flushTimer = new Timer(options.clock, true)
     this.#runner = new ScheduleRunner(options)
     this.#random = options.random ?? Math.random
     options.store.onLost = () => this.#handleLost()
@@ -141,7 +144,7 @@ export class Schedules {
     return [...this.#warnings, { code: 'SCHEDULES_ELSEWHERE', path: '.svc/gateway.lock', message, hint }]
   }
 
-  /** Takes the functions of a catalog. Those that are gone are forgotten; what is the same in the others goes on. */
+  /** Takes the functions of a catalog. Those that are gone are forgotten; the unchanged ones go on. */
   adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
     const now = this.#options.clock.wall()
     const changes = new Map<string, ScheduleState | null>()
@@ -158,7 +161,7 @@ export class Schedules {
       this.#forget(key, entry)
       changes.set(key, null)
     }
-    this.#options.rules.retain(rules)
+    this.#rules.retain(rules)
     if (this.#kept !== null) void this.#runner.keep(changes)
     if (this.#isStarted) void this.#open()
   }
@@ -182,9 +185,9 @@ export class Schedules {
   /** Lets runs end within a time, then ends them, and keeps everything. */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
-    const { clock, store, queue } = this.#options
-    if (this.#takeover !== null) clock.clearTimeout(this.#takeover)
-    if (this.#flushTimer !== null) clock.clearTimeout(this.#flushTimer)
+    const { store, queue } = this.#options
+    this.#takeover.clear()
+    this.#flushTimer.clear()
     for (const entry of this.#entries.values()) queue.remove(entry)
     await this.#opening
     await this.#runner.close(timeoutMs)
@@ -233,7 +236,7 @@ export class Schedules {
     entry.isGone = false
     const { schedule } = fn.policy
     const policy = schedule?.enabled === true ? schedule : null
-    const rule = policy === null ? null : this.#options.rules.of(policy)
+    const rule = policy === null ? null : this.#rules.of(policy)
     const hasChanged = entry.schedule.adopt(fn, policy, rule, now)
     if (isNew) this.#restore(entry, now)
     if (isNew) this.#recall(entry)
@@ -262,7 +265,7 @@ export class Schedules {
   }
 
   #open(): Promise<void> {
-    const isNeeded = this.#kept === null && !this.#isClosed && this.#entries.size > 0 && this.#takeover === null
+    const isNeeded = this.#kept === null && !this.#isClosed && this.#entries.size > 0 && !this.#takeover.isSet
     if (isNeeded) this.#opening ??= this.#openNow().finally(() => (this.#opening = null))
     return this.#opening ?? Promise.resolve()
   }
@@ -274,11 +277,7 @@ export class Schedules {
     if ('heldBy' in opened) {
       if (this.#heldBy === null) this.#options.onLog('warn', `another gateway runs the schedules (${opened.heldBy})`)
       this.#heldBy = opened.heldBy
-      this.#takeover = clock.setTimeout(() => {
-        this.#takeover = null
-        void this.#open()
-      }, TAKEOVER_MS)
-      this.#takeover.unref?.()
+      this.#takeover.set(TAKEOVER_MS, () => void this.#open())
       return
     }
     this.#heldBy = null
@@ -301,7 +300,7 @@ export class Schedules {
 
   /** Another gateway runs the schedules now; it is asked again and again whether it has ended. */
   #handleLost(): void {
-    if (this.#flushTimer !== null) this.#options.clock.clearTimeout(this.#flushTimer)
+    this.#flushTimer.clear()
     this.#kept = null
     for (const entry of this.#entries.values()) this.#place(entry)
     void this.#open()
@@ -321,15 +320,12 @@ export class Schedules {
   }
 
   #flushLater(): void {
-    const { clock, store, persistMs } = this.#options
-    if (this.#isClosed) return
-    this.#flushTimer = clock.setTimeout(() => {
-      void store
-        .flush()
-        .catch(error => this.#runner.tellProblem(error))
-        .then(() => this.#flushLater())
-    }, persistMs)
-    this.#flushTimer.unref?.()
+    if (!this.#isClosed) this.#flushTimer.set(this.#options.persistMs, () => void this.#flush())
+  }
+
+  async #flush(): Promise<void> {
+    await this.#options.store.flush().catch(error => this.#runner.tellProblem(error))
+    this.#flushLater()
   }
 }
 

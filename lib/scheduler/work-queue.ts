@@ -3,7 +3,7 @@
  * Owner: page scheduler/scheduler.
  */
 
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { Heap, type HeapItem } from '../core/heap.ts'
 
 export interface Work extends HeapItem {
@@ -29,13 +29,14 @@ interface WorkQueueOptions {
 export class WorkQueue {
   readonly #options: WorkQueueOptions
   readonly #heap = new Heap<Work>((a, b) => a.dueAt < b.dueAt)
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #isStopped = false
   #lastWall: number | null = null
   #lastMonotonic = 0
 
   constructor(options: WorkQueueOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock, true)
   }
 
   get size(): number {
@@ -54,13 +55,12 @@ export class WorkQueue {
 
   /** Ticks now and from now on. */
   start(): void {
-    if (this.#timer === null && !this.#isStopped) this.#run()
+    if (!this.#timer.isSet && !this.#isStopped) this.#run()
   }
 
   stop(): void {
     this.#isStopped = true
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
   }
 
   /** Begins the due work. @returns true when there is more */
@@ -82,8 +82,7 @@ export class WorkQueue {
     const hasMore = this.tick()
     if (this.#isStopped) return
     // At whole ticks of the wall clock: work that is due at a whole second begins at once.
-    this.#timer = clock.setTimeout(() => this.#run(), hasMore ? 0 : tickMs - (clock.wall() % tickMs))
-    this.#timer.unref?.()
+    this.#timer.set(hasMore ? 0 : tickMs - (clock.wall() % tickMs), () => this.#run())
   }
 
   #wasSetBack(now: number): boolean {

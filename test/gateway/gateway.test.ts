@@ -105,7 +105,7 @@ t.test('[gateway/gateway.3, gateway/gateway.4] what is missing or broken is told
   t.match((await gateway.inject('/nothing')).json(), { error: /handler/, detail: { hint: /other/ } })
   const named = await serve(t, POLYGLOT, { env, runtimes: ['node', 'php'] })
   const php = (named.gateway.health().runtimes as Record<string, { health: { up: boolean; reason: string } }>).php!
-  t.match(php.health, { up: false, reason: /FN_PHP_BIN is \/nonexistent\/php, which is no program/ })
+  t.match(php.health, { up: false, reason: /FN_PHP_BIN is \/nonexistent\/php, which is not an executable/ })
   t.match([(await named.gateway.inject('/php')).status, (await named.gateway.inject('/js')).status], [503, 200])
 })
 

@@ -6,6 +6,7 @@
  *   const outcome = await bed.call(bed.fn('a.js'))      // { status, header, text, error, ... }
  */
 
+import { resolveSettings } from '../../lib/config/settings.ts'
 import { basename, dirname } from 'node:path'
 import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
@@ -125,26 +126,10 @@ export function makeRuntimes(
   const { settings, ...others } = options
   const runtimes = new Runtimes({
     settings: {
-      functionsRoot: tree.root,
-      gatewayWorkers: 1,
+      ...resolveSettings({ options: { functionsRoot: tree.root }, cwd: '/' }).settings,
       runtimes: ['node'],
       runtimesExplicit: true,
-      runtimeDaemons: {},
-      runtimeSockets: {},
-      runtimeSecret: null,
-      runtimeTlsCaFile: null,
-      binaries: {},
-      production: false,
-      functionProcesses: null,
-      functionOpenFiles: null,
-      functionTempMb: null,
-      workerMemoryMb: 512,
-      workerNice: 0,
-      luaMemoryMb: 1024,
-      bodyMemoryMb: null,
-      isolation: 'process',
       isolationFiles: 'refuse',
-      isolationUids: '20000-29999',
       ...settings,
     },
     clock: systemClock,

@@ -1,7 +1,6 @@
 import type { FunctionVersion, SchedulePolicy } from '../../lib/core/catalog.ts'
 import type { GatewayError, Warning } from '../../lib/core/errors.ts'
 import type { ScheduleRecord } from '../../lib/observe/events.ts'
-import { Rules } from '../../lib/scheduler/schedule.ts'
 import type { ScheduledRun } from '../../lib/scheduler/schedule-runner.ts'
 import type { KeptStates, ScheduleState, ScheduleStore } from '../../lib/scheduler/schedule-store.ts'
 import { Schedules } from '../../lib/scheduler/scheduler.ts'
@@ -87,7 +86,6 @@ export function makeSchedules(store: MemoryStore, clock: FakeClock, { enabled = 
   const schedules: Schedules = new Schedules({
     clock,
     queue,
-    rules: new Rules(),
     store,
     enabled,
     random,

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { FunctionVersion, WorkerPoolPolicy } from '../../lib/core/catalog.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { Admission, type AdmissionCall, type FunctionSlots } from '../../lib/invocation/admission.ts'
+import { Admission, type AdmissionCall } from '../../lib/invocation/admission.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { createRandom } from '../helpers/random.ts'
@@ -22,7 +22,7 @@ const pooled = (fields: Partial<WorkerPoolPolicy> = {}, name = 'hello') =>
 
 class Call implements AdmissionCall {
   phase: AdmissionCall['phase'] = 'new'
-  slots: FunctionSlots | null = null
+  slots: object | null = null
   queuePrevious: AdmissionCall | null = null
   queueNext: AdmissionCall | null = null
   queueTimer: NodeJS.Timeout | null = null

@@ -17,8 +17,8 @@ function createBed() {
   const journal = new AcceptorJournal({
     clock,
     link: () => line,
-    tell: message => told.push(message),
-    wasTold: error => known.has(error),
+    post: message => told.push(message),
+    wasReported: error => known.has(error),
   })
   return { clock, line, told, known, journal }
 }

@@ -26,7 +26,7 @@ function createBed(start: (fn: FunctionVersion, program: string | null) => Promi
     dispatcher: { lend },
     sourceOf: (_fn, program) => ({ startWorker: one => start(one, program) }),
     findFunction: key => (key === fn.key ? fn : null),
-    tell: (message: WorkerMessage) => remote.handle(structuredClone(message)),
+    post: (message: WorkerMessage) => remote.handle(structuredClone(message)),
   })
   const handle = (message: FromAcceptor): void => {
     if (message.kind === 'startWorker') lent.start(message)

@@ -15,7 +15,7 @@ function createBed() {
     pool: new BytePool(clock),
     workers: new RemoteWorkers(tell),
     processes: 2,
-    tell,
+    post: tell,
     onLog: () => {},
     onFailure: () => {},
   })

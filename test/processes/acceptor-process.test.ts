@@ -16,11 +16,11 @@ interface Bed {
   ended: Promise<string | null>
 }
 
-/** @param program - what the front does, with `tell` and `on` at hand */
+/** @param program - what the front does, with `post` and `on` at hand */
 function startFront(t: Test, program: string): Bed {
   const { root, cleanup } = makeTree({
     'front.mjs': `
-      const tell = message => process.send(message)
+      const post = message => process.send(message)
       const on = (kind, act) => process.on('message', message => message.kind === kind && act(message))
       process.on('disconnect', () => process.exit())
       ${program}`,
@@ -60,12 +60,12 @@ t.test(
   async t => {
     const good = startFront(
       t,
-      `on('begin', () => tell({ kind: 'serving', generation: 1 })); on('adopt', ({ generation }) => tell({ kind: 'adopted', generation }))`,
+      `on('begin', () => post({ kind: 'serving', generation: 1 })); on('adopt', ({ generation }) => post({ kind: 'adopted', generation }))`,
     )
     await good.serving
     t.ok(good.front.isServing)
     await good.front.adopt(TREE)
-    const stuck = startFront(t, `on('begin', () => tell({ kind: 'serving', generation: 1 }))`)
+    const stuck = startFront(t, `on('begin', () => post({ kind: 'serving', generation: 1 }))`)
     await stuck.serving
     const adopting = stuck.front.adopt(TREE)
     stuck.clock.advance(10_000)
@@ -80,7 +80,7 @@ t.test(
 t.test('[processes/processes.6] what it has counted is told when it is asked', async t => {
   const { front, messages, serving } = startFront(
     t,
-    `on('begin', () => tell({ kind: 'serving', generation: 1 })); on('count', ({ id }) => tell({ kind: 'counts', id, counts: { requests: [1, 2], durations: new Float64Array(2), functions: [] }, edge: null }))`,
+    `on('begin', () => post({ kind: 'serving', generation: 1 })); on('count', ({ id }) => post({ kind: 'counts', id, counts: { requests: [1, 2], durations: new Float64Array(2), functions: [] }, edge: null }))`,
   )
   await front.count()
   t.same(messages, [], 'nothing before it serves')
@@ -100,13 +100,13 @@ t.test('[processes/processes.3] the last line of a front that fails is the reaso
 t.test('[processes/processes.13] a front closes when it is asked to, or is killed a second after its time', async t => {
   const good = startFront(
     t,
-    `on('close', ({ timeoutMs }) => { tell({ kind: 'log', level: 'info', message: String(timeoutMs) }); process.disconnect() })`,
+    `on('close', ({ timeoutMs }) => { post({ kind: 'log', level: 'info', message: String(timeoutMs) }); process.disconnect() })`,
   )
   await good.front.close(1234)
   t.match(good.messages, [{ message: '1234' }])
   t.equal(await good.ended, null, 'it was asked to')
   await good.front.close(1)
-  const deaf = startFront(t, `on('begin', () => tell({ kind: 'serving', generation: 1 }))`)
+  const deaf = startFront(t, `on('begin', () => post({ kind: 'serving', generation: 1 }))`)
   await deaf.serving
   const closing = deaf.front.close(100)
   deaf.clock.advance(1100)
@@ -120,9 +120,9 @@ t.test(
     const { front, messages, serving, ended } = startFront(
       t,
       `const { Socket } = await import('node:net'); const line = new Socket({ fd: 4 })
-     on('begin', () => tell({ kind: 'serving', generation: 1 }))
+     on('begin', () => post({ kind: 'serving', generation: 1 }))
      on('close', () => line.end())
-     line.resume().on('close', () => { tell({ kind: 'log', level: 'info', message: 'last' }); process.disconnect() })`,
+     line.resume().on('close', () => { post({ kind: 'log', level: 'info', message: 'last' }); process.disconnect() })`,
     )
     await serving
     await front.close(1000)
@@ -135,7 +135,7 @@ t.test('[processes/processes.10] a front that breaks the protocol is ended', asy
   const { ended, serving } = startFront(
     t,
     `const { Socket } = await import('node:net'); const line = new Socket({ fd: 4 }); line.on('error', () => {})
-     on('begin', () => { tell({ kind: 'serving', generation: 1 }); line.write('GET / HTTP/1.1\\r\\n\\r\\n') })`,
+     on('begin', () => { post({ kind: 'serving', generation: 1 }); line.write('GET / HTTP/1.1\\r\\n\\r\\n') })`,
   )
   await serving
   t.match(await ended, /^ended by SIGKILL/)
@@ -146,7 +146,7 @@ t.test(
   async t => {
     const { ended, messages } = startFront(
       t,
-      `on('begin', () => { tell({ kind: 'warning', warning: {} }); tell({ kind: 'log', level: 'info', message: 'next' }) })`,
+      `on('begin', () => { post({ kind: 'warning', warning: {} }); post({ kind: 'log', level: 'info', message: 'next' }) })`,
     )
     t.equal(await ended, 'ended by SIGKILL: a warning without a text')
     t.ok(messages.every(({ kind }) => kind === 'log'))

@@ -96,8 +96,8 @@ t.test('[processes/processes.4] a refusal arrives as it was, and is known to be 
   one.onError = error => told.push(error)
   frame(relay, 'error', 1, toErrorHeader(new GatewayError('POOL_OVERFLOW', 'worker pool overflow', { status: 503 })))
   t.match(told, [{ code: 'POOL_OVERFLOW', status: 503 }])
-  t.ok(relay.wasTold(told[0]!))
-  t.notOk(relay.wasTold(new GatewayError('INTERNAL', 'x')))
+  t.ok(relay.wasReported(told[0]!))
+  t.notOk(relay.wasReported(new GatewayError('INTERNAL', 'x')))
 })
 
 t.test(

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { HttpHandler } from '../../lib/http/public.ts'
-import { ControlDoor } from '../../lib/processes/control-relay.ts'
+import { AcceptorDoor, type AcceptorDoorDeps } from '../../lib/processes/call-relay.ts'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
 import { FakeLine } from '../helpers/fake-line.ts'
 
@@ -12,13 +12,14 @@ type Response = Parameters<HttpHandler>[1]
 
 function createBed(handle: HttpHandler) {
   const line = new FakeLine()
-  const door = new ControlDoor(handle, line)
+  const door = new AcceptorDoor({ control: handle } as unknown as AcceptorDoorDeps, line)
   const frame = (kind: keyof typeof KIND, header = '', body = NOTHING) => door.handleFrame(KIND[kind], 1, header, body)
-  return { line, door, frame, begin: (ask: object = ASK) => door.begin(1, JSON.stringify(ask)) }
+  const begin = (ask: object = ASK) => frame('start', JSON.stringify(ask))
+  return { line, door, frame, begin }
 }
 
 t.test('[processes/processes.5] a body is asked for piece by piece, a short answer goes in one frame', async t => {
-  const { line, begin, frame } = createBed((req, res) => {
+  const { line, door, begin, frame } = createBed((req, res) => {
     let text = ''
     req.on('data', chunk => {
       text += chunk
@@ -38,7 +39,7 @@ t.test('[processes/processes.5] a body is asked for piece by piece, a short answ
   frame('end')
   while (line.sent.at(-1)?.kind !== 'reply') await turn()
   t.match(line.sent.at(-1), { header: '{"status":201,"headers":["Content-Type","text/plain"]}', body: 'got abcd' })
-  t.equal(frame('more'), false, 'it is over')
+  t.equal(door.open, 0, 'it is over')
 })
 
 t.test('[processes/processes.5] an answer that goes on begins at once, and waits for a slow client', async t => {

@@ -44,7 +44,7 @@ function createBed(next: WorkerSource['startWorker'] | null, isKnown = true) {
       return next === null ? null : { startWorker: next }
     },
     findFunction: key => (isKnown && key === fn.key ? fn : null),
-    tell: message => told.push(message),
+    post: message => told.push(message),
   })
   const start = (ask: number, program: string | null = null): void =>
     lent.start({ kind: 'startWorker', ask, key: fn.key, program, header: '{}' })

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { Admission, type AdmissionCall, type FunctionSlots } from '../../lib/invocation/admission.ts'
+import { Admission, type AdmissionCall } from '../../lib/invocation/admission.ts'
 import { Leases, type Lessee } from '../../lib/processes/leases.ts'
 import type { ToAcceptor } from '../../lib/processes/link.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -10,7 +10,7 @@ import { makeFn } from '../helpers/fn.ts'
 class FakeCall implements AdmissionCall {
   readonly fn: FunctionVersion
   phase: AdmissionCall['phase'] = 'new'
-  slots: FunctionSlots | null = null
+  slots: object | null = null
   queuePrevious: AdmissionCall | null = null
   queueNext: AdmissionCall | null = null
   queueTimer: NodeJS.Timeout | null = null
@@ -48,7 +48,7 @@ function createBed(policy: Partial<FunctionVersion['policy']>, isReady = true) {
   t.teardown(() => leases.close())
   const createFront = (): Acceptor => {
     const told: ToAcceptor[] = []
-    return { told, tell: message => told.push(message) }
+    return { told, post: message => told.push(message) }
   }
   const enter = (): FakeCall => {
     const call = new FakeCall(fn)
@@ -176,7 +176,7 @@ t.test(
 t.test('[processes/processes.15] who waits for room asks leased slots back, too', async t => {
   const { fn, front, leases, admission } = createBed({ maxConcurrency: 4 })
   await leases.ask(front, fn.key)
-  const other: Acceptor = { told: [], tell: () => {} }
+  const other: Acceptor = { told: [], post: () => {} }
   await leases.ask(other, fn.key)
   t.notOk(admission.canEnter(fn))
   const room = new Promise<void>(resolve => admission.onceRoom(fn, resolve))

@@ -384,21 +384,21 @@ interface Script {
 
 const FRONT = `
   let script = {}
-  const tell = message => process.send(message, () => {})
+  const post = message => process.send(message, () => {})
   process.on('disconnect', () => process.exit())
   process.on('message', message => {
     const { kind, tree = message, ...rest } = message
     if (tree.discovery !== undefined) {
       script = tree.discovery
-      for (const one of script.say ?? []) tell(one)
+      for (const one of script.say ?? []) post(one)
       if (script.dies) process.exit(3)
     }
-    if (kind === 'begin') tell({ kind: 'serving', generation: tree.generation })
-    else if (kind === 'adopt') tell({ kind: 'adopted', generation: tree.generation })
+    if (kind === 'begin') post({ kind: 'serving', generation: tree.generation })
+    else if (kind === 'adopt') post({ kind: 'adopted', generation: tree.generation })
     else if (kind === 'close') process.disconnect()
-    else tell({ kind: 'log', level: 'info', message: kind + ' ' + JSON.stringify(rest) })
+    else post({ kind: 'log', level: 'info', message: kind + ' ' + JSON.stringify(rest) })
     if (kind === 'count' || kind === 'begin')
-      tell({ kind: 'counts', id: message.id ?? 0, counts: null, edge: { answered: 1 }, used: [], connections: script.connections ?? 0 })
+      post({ kind: 'counts', id: message.id ?? 0, counts: null, edge: { answered: 1 }, used: [], connections: script.connections ?? 0 })
   })`
 
 /** Fronts that do as they are told, and what is known of them. */

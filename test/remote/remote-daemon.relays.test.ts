@@ -116,7 +116,7 @@ t.test(
 
     const stranger = await RawPeer.connect(t, uri)
     stranger.hello({ role: 'worker', worker: 'nobody' })
-    t.match(await stranger.next(KIND.error), { fields: { message: 'there is no worker "nobody" here' } })
+    t.match(await stranger.next(KIND.error), { fields: { message: 'unknown worker "nobody"' } })
     await stranger.closed
 
     worker.socket.end()
@@ -137,7 +137,7 @@ t.test(
     await dying.closed
     t.match(await gateway.next(KIND.exited), { fields: { worker: name, code: 3 } })
     const late = await workerOf(t, uri, name, root)
-    t.match(await late.next(KIND.error), { fields: { message: /there is no worker/ } })
+    t.match(await late.next(KIND.error), { fields: { message: /unknown worker/ } })
 
     const other = await control(t, uri)
     const kept = await workerOf(t, uri, await startWorker(other, root), root)

@@ -25,7 +25,7 @@ t.test('[runtime/daemon.1] a program is the one that is named, else one on the P
   for (const wrong of [tree.path('b/plain'), tree.path('b/php'), tree.path('none'), 'none'])
     t.same(path({ python: wrong }), {
       path: null,
-      problem: `FN_PYTHON_BIN is ${wrong}, which is no program that can be run`,
+      problem: `FN_PYTHON_BIN is ${wrong}, which is not an executable program`,
     })
   t.match(path({}, ''), { path: null, problem: /^python3 not found: install it .* or set FN_PYTHON_BIN$/ })
   t.same(path({ python: '' }).path, tree.path('b/python3'), 'an empty name counts as none')

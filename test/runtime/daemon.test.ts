@@ -38,7 +38,7 @@ t.test('[runtime/daemon.1] the program of a runtime is the configured one or the
     [
       'missing name',
       ['node', { node: 'nope' }, path],
-      { problem: 'FN_NODE_BIN is nope, which is no program that can be run' },
+      { problem: 'FN_NODE_BIN is nope, which is not an executable program' },
     ],
     ['a folder', ['php', { php: tree.path('b/folder') }, ''], { path: null, problem: /FN_PHP_BIN is .*folder/ }],
   ]

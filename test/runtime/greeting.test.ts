@@ -119,7 +119,7 @@ t.test('[runtime/greeting.9] each side says which of them lacks the secret, or t
   differs.gateway.push(take(differs.toGateway))
   t.throws(() => differs.daemon.push(take(differs.toDaemon)), /FN_RUNTIME_SECRET of the gateway is not the one/)
   const without = makeEnds({ daemon: null })
-  t.throws(() => without.daemon.push(take(without.toDaemon)), /there is no shared secret here/)
+  t.throws(() => without.daemon.push(take(without.toDaemon)), /no shared secret is set here/)
   t.throws(() => makeEnds().gateway.push(hello({ role: 'control' })), /the daemon sends no challenge/)
 })
 

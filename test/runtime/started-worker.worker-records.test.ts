@@ -1,5 +1,5 @@
 import t from 'tap'
-import { listenForExit, type WorkerRecord, WorkerRecords } from '../../lib/runtime/started-worker.ts'
+import { type WorkerRecord, WorkerRecords } from '../../lib/runtime/started-worker.ts'
 
 const FACTS = { key: 'node/hello@default', pid: 7, uid: null }
 
@@ -10,7 +10,7 @@ function toExit(code: number) {
 /** What everybody who holds a record has heard. */
 function listen(...records: WorkerRecord[]): (number | null)[] {
   const heard: (number | null)[] = []
-  for (const record of records) listenForExit(record, ({ code }) => heard.push(code))
+  for (const record of records) record.listen(({ code }) => heard.push(code))
   return heard
 }
 
@@ -77,7 +77,7 @@ t.test('[runtime/daemon.21] all that live end with their daemon, each killed fir
   const steps: string[] = []
   for (const id of ['w1', 'w2']) {
     const record = records.add(id, { ...FACTS, pid: Number(id[1]) })
-    listenForExit(record, ({ reason }) => steps.push(`${id} ${reason}`))
+    record.listen(({ reason }) => steps.push(`${id} ${reason}`))
   }
   records.end('w2', toExit(0))
   records.endAll({ code: null, signal: null, reason: 'daemon stopped' }, ({ pid }) => steps.push(`kill ${pid}`))

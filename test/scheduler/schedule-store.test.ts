@@ -162,7 +162,7 @@ t.test('[scheduler/schedule-store.4] what cannot be used is set aside, told and 
   const cases: [name: string, content: string, reason: RegExp][] = [
     ['empty', '', /it is empty/],
     ['torn', good.slice(0, 80), /cut off/],
-    ['foreign', '[1, 2]', /no state of schedules/],
+    ['foreign', '[1, 2]', /not a state of schedules/],
     ['without schedules', '{"version":1}', /no schedules/],
   ]
   for (const [name, content, reason] of cases) {
