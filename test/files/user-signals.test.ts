@@ -93,7 +93,7 @@ t.test('[files/tool-user.5] one process sends, and no function can signal it', {
     [sender],
   )
   const attack = await runAsUser(UID, 'kill -9 "$0" 2>&1; cat /proc/"$0"/environ 2>&1', [`${sender}`])
-  t.match(attack, /not permitted\n.*denied/)
+  t.match(attack, /not permitted\s.*denied/s)
   own.close()
   await until(() => !isRunning(sender), 10_000)
   t.notOk(await own.signal(UID, [['CONT', -1]]))
