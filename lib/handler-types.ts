@@ -60,7 +60,7 @@ export interface FnEvent<Params extends Record<string, string> = Record<string, 
   /** Values of fn.env.json. */
   env: Record<string, string>
   context: FnContext
-  /** Aborted when nobody waits for the answer any more. */
+  /** Aborted when the client no longer waits for the response. */
   readonly signal?: AbortSignal
 }
 

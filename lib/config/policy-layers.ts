@@ -24,7 +24,7 @@ export function toPolicyDefaults(settings: Settings): PolicyDefaults {
 
 export interface PolicyTarget {
   /**
-   * `file`: a file route, its last layer is the overlay of its own folder. `function`: a function folder, the last layer is its
+   * `file`: a file route, its last layer is the overlay of the same folder. `function`: a function folder, the last layer is its
    * config. `version`: the last layer is the version's config, the one before it the function's. Other layers are overlays
    * of parent folders.
    */

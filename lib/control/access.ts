@@ -41,7 +41,7 @@ export interface Caller {
   session: Session | null
 }
 
-/** A header that a page can send only by a script of its own origin: no form, image or link carries it. */
+/** A header that a page can send only by a script of the same origin: no form, image or link carries it. */
 export const REQUEST_MARK = 'x-fngw-request'
 
 export interface EndpointAccess {

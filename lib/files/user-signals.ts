@@ -139,7 +139,7 @@ export class UserSignals {
 
   #start(): Sender {
     const line = ['--ruid', `${toSender()}`, ...ONE_POWER, '--', process.execPath, ...NODE_FLAGS, '-e', SIGNAL]
-    // Processes of a user may read the environment of a sender. In a session of its own, it survives Ctrl-C.
+    // Processes of a user may read the environment of a sender. In a separate session it survives Ctrl-C.
     const child = spawn('setpriv', line, { stdio: 'pipe', env: { PATH }, cwd: '/', detached: true })
     const waiting: Sender['waiting'] = []
     const end = (why = ''): void => {

@@ -37,7 +37,7 @@ export interface Catalog extends PublicCatalog {
   readonly isRead: boolean
   /** Wall clock, ms. */
   readonly generatedAt: number
-  /** Routes as the control plane shows them; made when asked for, and kept while somebody holds them. */
+  /** Routes as the control plane shows them; made when asked for, and kept while a caller holds them. */
   readonly records: () => RouteRecords
   /** How many those are, without making them. */
   readonly counts: () => RouteCounts
@@ -111,7 +111,7 @@ interface CatalogOptions extends DiscoverOptions {
   rootPath: string
   /** How often files changed that functions had loaded; without it no such file matters. */
   revisions?: () => Revisions
-  /** True where somebody edits the files: mistakes that a look at the sources shows are told before a call meets them. */
+  /** True where the files are edited: mistakes in the sources are reported before a call meets them. */
   checksSources: boolean
   /** Reads configs and environments of functions; null: links are followed. */
   readFile?: FileReader | null
@@ -235,7 +235,7 @@ export interface ReloaderOptions {
   load: (changed: Changed, cause: string) => Promise<boolean>
   /** Starts watching the tree. */
   watch: (onChange: WatchOptions['onChange']) => Watcher
-  /** Told when a reload failed that nobody waits for. */
+  /** Called when a reload fails that no caller waits for. */
   onFailure: (error: unknown) => void
 }
 
@@ -311,7 +311,7 @@ export class Reloader {
     if (!isWhole) this.#retryLater()
   }
 
-  /** A reload that nobody waits for. */
+  /** A reload that no caller waits for. */
   #reloadQuietly(changed: Changed, cause: string): Promise<void> {
     return this.reload(changed, cause).catch(error => this.#options.onFailure(error))
   }

@@ -87,7 +87,7 @@ export interface GatewayContext extends Host {
   readonly settings: Settings
   readonly journal: Journal
   readonly packs: SharedPacks
-  /** Null where nobody edits the files. */
+  /** Null where the files are not edited. */
   readonly loaded: LoadedFiles | null
   readonly descriptors: Descriptors
   readonly lifecycle: Lifecycle
@@ -338,7 +338,7 @@ function createScheduler({
   })
 }
 
-/** Milliseconds for which a program that nobody waits for may run. */
+/** Milliseconds for which a program may run that no caller waits for. */
 const ASIDE_TIMEOUT_MS = 120_000
 
 /** The runtimes of a gateway, and the builds and installs that prepare functions for them. */
@@ -428,7 +428,7 @@ export function createInstallers(context: GatewayContext): Installer[] {
   const { settings, clock, packs } = context
   const { functionsRoot, isolation } = settings
   const isPrivate = isolation === 'user'
-  // A language's step is made of its own settings; each file says which they are.
+  // Each file names the settings that its step uses.
   return [createPython(context), createNode(context), createPhp(context)].map(
     step => new Installer(step, { functionsRoot, clock, isPrivate, packsOf: fn => packs.require(fn) }),
   )
@@ -482,7 +482,7 @@ function createPhp({ settings, hostEnv, journal }: GatewayContext): InstallStep 
   })
 }
 
-/** Runtimes whose packages the gateway installs: what is missing there is no warning but work. */
+/** Runtimes whose packages the gateway installs: a missing package is installed instead of reported. */
 export function installedRuntimes({ autoRequirements, autoNodeDeps, autoPhpDeps }: Settings): ReadonlySet<string> {
   const isOn = { python: autoRequirements, node: autoNodeDeps, php: autoPhpDeps }
   return new Set(Object.entries(isOn).flatMap(([runtime, on]) => (on ? runtime : [])))
@@ -525,8 +525,8 @@ export async function createProcesses(
 }
 
 /**
- * What an acceptor needs to run calls of a function itself; null where only this process can: in Lua, as a user of its own, behind
- * somebody else's daemon, while its files may be edited, and before it has run here.
+ * What an acceptor needs to run calls of a function itself; null where only this process can: in Lua, with a separate user, behind
+ * an external daemon, while its files may be edited, and before it has run here.
  */
 export async function prepareLease(
   { settings, runtimes }: Pick<CallingParts, 'settings' | 'runtimes'>,
@@ -648,7 +648,7 @@ export function createHttpHandlers(
   })
   if (settings.controlPort === null)
     return { public: new PublicHandler({ ...shared, catalog, control: control.handle }), control: null }
-  // Reserved paths stay reserved where nobody answers them.
+  // Reserved paths stay reserved where they have no handler.
   const refuse = (exchange: Exchange) => responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
   const nothing = { routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }
   return {

@@ -44,7 +44,7 @@ export class FunctionCalls {
     this.#options = options
   }
 
-  /** Runs a call through the same admission as public HTTP. Never rejects; nobody but the log would hear of its failure. */
+  /** Runs a call through the same admission as public HTTP. Never rejects; only the log would show its failure. */
   async run(request: InternalRequest): Promise<InternalResult> {
     const { invoker, journal, metrics } = this.#options
     const result = await invokeInternal(invoker, request)

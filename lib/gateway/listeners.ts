@@ -1,4 +1,4 @@
-/** The sockets of a gateway: one for everybody, and one of its own for the control plane where that is asked for. Spec: §1. */
+/** The sockets of a gateway: the public one, and a separate one for the control plane where it is set. Spec: §1. */
 
 import type { Settings } from '../config/settings.ts'
 import { GatewayError } from '../core/errors.ts'
@@ -69,7 +69,7 @@ export class Listeners {
   }
 
   /**
-   * Listens for everybody, and for the control plane where it has a socket of its own.
+   * Listens on the public address, and on that of the control plane where it is separate.
    * @throws ListenError; then another port may be tried, and the control plane's socket is kept
    */
   async listen(

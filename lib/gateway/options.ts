@@ -87,7 +87,7 @@ export interface GatewayExplanation extends Explanation, IgnoredExplanation {
 export interface CloseOptions {
   /** Longest wait for what runs; default `shutdownTimeoutMs`. */
   timeoutMs?: number
-  /** How long connections are taken before, while probes are told that it is not ready; default `shutdownDelayMs`. */
+  /** How long connections are taken before, while probes get 503; default `shutdownDelayMs`. */
   delayMs?: number
 }
 

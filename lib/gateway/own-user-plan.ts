@@ -1,5 +1,5 @@
 /**
- * What root does for a gateway that will run as a user of its own, before it gives root up. Owner: page runtime/isolation.
+ * Prepares a gateway as root before it changes to its own user. Owner: page runtime/isolation.
  */
 
 import { lstatSync } from 'node:fs'
@@ -33,7 +33,7 @@ const HOME = 'home'
 
 /**
  * Where functions have users of their own: who the gateway is to be, with everything made for it that only root can make.
- * @returns null when it is to be who this process is, or whatever is wrong is the gateway's to tell
+ * @returns null when it stays the user of this process, or when the gateway reports the problem itself
  * @throws Error with a message for people when its user could not reach what it needs; SettingsError
  */
 export async function planOwnUser(options: GatewayOptions, powers: ProcessPowers): Promise<OwnUserPlan | null> {
@@ -112,7 +112,7 @@ function openInstallFolders(units: ReturnType<typeof listFunctions>, settings: S
   }
 }
 
-/** Secrets that are root's alone become readable for the gateway, and for nobody else. */
+/** Secrets that only root can read become readable for the gateway, and for no other user. */
 function openSecrets(functions: readonly { folder: string }[], { functionsRoot, isolationUids }: Settings): void {
   const { gateway, functions: range } = toUsers(isolationUids)
   const files = new FunctionFiles(range, functionsRoot, [])
@@ -124,7 +124,7 @@ function openSecrets(functions: readonly { folder: string }[], { functionsRoot, 
       try {
         files.close({ path, mode: stats.mode }, gateway)
       } catch {
-        // Outside the root: that it cannot be read is the gateway's to tell.
+        // Outside the root: the gateway reports that it cannot be read.
       }
     }
   }

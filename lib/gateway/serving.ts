@@ -73,7 +73,7 @@ export interface HandlerOptions {
   /** Memory for bodies that clients have not taken yet. */
   pool: BytePool
   descriptors: Descriptors
-  /** Told of every exchange that ended. */
+  /** Called for every exchange that ended. */
   onFinished: (exchange: Exchange) => void
   /** Logged for clients that did not read their responses. */
   onProblem: (message: string) => void
@@ -109,7 +109,7 @@ export function createSchemas(
 ): Schemas {
   const { functionsRoot, production } = settings
   const store = new SchemaStore(functionsRoot, !production, createFileReader(settings))
-  const tell: DifferenceListener = (fn, method, status, { name, text }) => {
+  const report: DifferenceListener = (fn, method, status, { name, text }) => {
     const path = fn.schema?.path ?? fn.entryFile
     journal.warn({
       code: 'ANSWER_DIFFERS',
@@ -118,7 +118,7 @@ export function createSchemas(
       hint: 'Mend the handler or the schema. Answers are not looked at in production.',
     })
   }
-  return { store, gate: new SchemaGate(store, production ? null : tell) }
+  return { store, gate: new SchemaGate(store, production ? null : report) }
 }
 
 /** @returns what is left of the time now, ms, never below 0 */

@@ -167,7 +167,7 @@ class Upload {
       this.#bytes += copied
       at += copied
     }
-    // Node's parser makes each piece memory of its own. If it does not, other bytes are beside it.
+    // Node's parser gives each piece separate memory. If it does not, other bytes are beside it.
     if (this.#isOurs && piece.length === piece.buffer.byteLength) giveBack(piece)
     else this.#memory.garbage.note(piece.length)
     return true

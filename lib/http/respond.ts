@@ -316,7 +316,7 @@ export class Responder implements ExchangeResponder {
     this.watchClient(exchange, true)
     return () => {
       connection.release(bytes)
-      // A host application's server sets a limit of its own for the time until the next request; ours sets none.
+      // A host application's server limits the time until the next request itself; ours sets none.
       if (res.sendWhole !== undefined) this.watchClient(exchange, false)
     }
   }

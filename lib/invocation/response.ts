@@ -120,7 +120,7 @@ function checkLength(length: unknown): number | null {
   return length
 }
 
-/** Headers that the gateway sets itself, or that speak of its own connection to the client. */
+/** Headers that the gateway sets itself, or that describe its connection to the client. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([...HOP_BY_HOP, 'content-length', 'x-request-id'])
 
 function toHeaderList(headers: unknown, sharesOrigin: boolean): string[] {

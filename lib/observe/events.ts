@@ -154,7 +154,7 @@ export class GatewayEvents {
   /**
    * @param takeLines - of a listener to `request` that can do without records
    * @returns a function that removes the listener
-   * @throws TypeError for a name that is no event, or a listener that is no function
+   * @throws TypeError for an unknown event, or a listener that is not a function
    */
   on<Name extends EventName>(name: Name, listener: Listener<Name>, takeLines: LinesTaker | null = null): () => void {
     if (!EVENT_NAMES.includes(name))

@@ -119,7 +119,7 @@ export class LineBuffer {
 
   /**
    * Adds lines that were written elsewhere, each with its end and at most MAX_LOG_LINE_BYTES: copied as few pieces.
-   * @throws Error for what is no such line
+   * @throws Error for another kind of line
    */
   appendLines(bytes: Buffer): void {
     if (bytes.length > 0 && bytes.at(-1) !== NEWLINE)

@@ -91,7 +91,10 @@ export class SchemaStore {
     try {
       source = await this.#readBytes(join(this.#rootPath, path))
     } catch (error) {
-      const message = `${path}: cannot be read: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`
+      const { code, message: text } = error as NodeJS.ErrnoException
+      // The reader's own refusal says more than its code.
+      const reason = code === undefined || code === 'NOT_OF_FUNCTION' ? text : code
+      const message = `${path}: cannot be read: ${reason}`
       const warnings = [toWarning('SCHEMA_UNREADABLE', path, message, 'Make it a readable file.')]
       // Read again at the next load, whatever its stamp.
       return { stamp: '', file: lastGood, warnings }
