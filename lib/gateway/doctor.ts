@@ -156,17 +156,31 @@ const TOOLS = [
 
 function checkTools(gateway: Examined): DoctorCheck[] {
   const { settings, host } = gateway
-  return TOOLS.flatMap(([runtime, tools]) => {
-    if (countOf(gateway, runtime) === 0) return []
-    const id = `tool.${runtime}`
-    const { binaries } = settings
-    for (const tool of tools) {
-      const path = findTool({ tool, binaries, path: host.hostEnv.PATH ?? '' })
-      if (path !== null) return [ok(id, `${tool} at ${path}`)]
-    }
-    const fix = tools[0] === 'composer' ? toInstallHint('composer') : `install ${tools[0]}`
-    return [warning(id, `${tools[0]} is not installed: packages of ${runtime} functions cannot be installed`, fix)]
-  })
+  return [
+    ...checkGuard(gateway),
+    ...TOOLS.flatMap(([runtime, tools]) => {
+      if (countOf(gateway, runtime) === 0) return []
+      const id = `tool.${runtime}`
+      const { binaries } = settings
+      for (const tool of tools) {
+        const path = findTool({ tool, binaries, path: host.hostEnv.PATH ?? '' })
+        if (path !== null) return [ok(id, `${tool} at ${path}`)]
+      }
+      const fix = tools[0] === 'composer' ? toInstallHint('composer') : `install ${tools[0]}`
+      return [warning(id, `${tools[0]} is not installed: packages of ${runtime} functions cannot be installed`, fix)]
+    }),
+  ]
+}
+
+/** Where the Node daemon looks for the interpreter of its guard. */
+const PERL = '/usr/bin/perl'
+
+/** Workers of node, go and rust start behind a guard, a perl program, that ends what their handlers leave behind. */
+function checkGuard({ settings }: Examined): DoctorCheck[] {
+  if (process.platform !== 'linux' || settings.isolation === 'user') return []
+  if (existsSync(PERL)) return [ok('tool.perl', `perl at ${PERL}`)]
+  const message = `${PERL} is missing: a detached process of a node, go or rust function can outlive its worker`
+  return [warning('tool.perl', message, 'Install perl, or set FN_ISOLATION=user.')]
 }
 
 function checkFolders(root: string): DoctorCheck[] {
