@@ -14,13 +14,13 @@ export const listItems = () => items
 export const findItem = id => items.find(item => item.id === id) ?? null
 `
 
-const API_LIST = `
+const API_LIST = `import { listItems } from './_items.js'
 
 // GET: whatever is returned becomes JSON.
 export const handler = () => ({ items: listItems() })
 `
 
-const API_ONE = `
+const API_ONE = `import { findItem } from './_items.js'
 
 // GET with a parameter: the file's name says which. { status, headers, body } sets more than the body.
 export const handler = (event, { id }) => {

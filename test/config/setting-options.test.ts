@@ -317,7 +317,7 @@ function productTexts(): string[] {
   )
 }
 
-/** Finds `settings.name`, `const { name } = this.settings`, `({ name }: Settings)` and `Pick<Settings, 'name'>`. */
+/** Finds `settings.name`, `const { name } = this.settings`, `({ name }: Settings)`, `Pick<Settings, 'name'>` and a row of the table of secret files. */
 function toReadPattern(name: string): RegExp {
   return new RegExp(
     [
@@ -325,7 +325,9 @@ function toReadPattern(name: string): RegExp {
       `\\{[^{}]*\\b${name}\\b[^{}]*\\}(: \\w+)? = [\\w.#]*ettings\\b`,
       `\\{[^{}]*\\b${name}\\b[^{}]*\\}: [^=;]*Settings\\b`,
       `Pick<\\s*Settings,[^>]*'${name}'`,
+      `^  \\w+: '${name}',$`,
     ].join('|'),
+    'm',
   )
 }
 
