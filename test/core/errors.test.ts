@@ -1,5 +1,14 @@
 import t from 'tap'
-import { ERROR_STATUS, GatewayError, toErrorBody, toGatewayError, type Warning } from '../../lib/core/errors.ts'
+import {
+  badRequest,
+  ERROR_STATUS,
+  GatewayError,
+  isThrottled,
+  orNull,
+  toErrorBody,
+  toGatewayError,
+  type Warning,
+} from '../../lib/core/errors.ts'
 
 t.test('[core/errors.1] the body is an object with the message alone, whatever the message holds', async t => {
   for (const message of ['not found', 'say "no"', 'a\r\nb', '\u0000\u2028</script>', 'ü', '']) {
@@ -70,4 +79,23 @@ t.test('[core/errors.7] a warning is data that survives JSON', async t => {
   const warning: Warning = { code: 'ROUTE_TAKEN', path: 'a/fn.config.json', message: 'what', hint: 'how' }
   t.same(JSON.parse(JSON.stringify(warning)), warning)
   t.notOk((warning as unknown) instanceof Error)
+})
+
+t.test('[core/errors.2] refusals of requests and of admission', async t => {
+  t.match(badRequest('query field a', 'must be 1 or 0'), {
+    code: 'BAD_REQUEST',
+    status: 400,
+    message: 'query field a must be 1 or 0',
+  })
+  t.ok(isThrottled(new GatewayError('POOL_OVERFLOW', 'full')))
+  t.notOk(isThrottled(new GatewayError('TIMEOUT', 'late')))
+  t.notOk(isThrottled(null))
+  t.equal(
+    orNull(() => 1),
+    1,
+  )
+  t.equal(
+    orNull(() => JSON.parse('{')),
+    null,
+  )
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toFunctionHostEnv, toToolHostEnv } from '../../lib/core/host.ts'
+import { Descriptors, readDescriptorLimit, toFunctionHostEnv, toToolHostEnv } from '../../lib/core/host.ts'
 
 const PLANTED: Readonly<Record<string, string>> = {
   FN_ADMIN_TOKEN: 's',
@@ -42,3 +42,15 @@ t.test(
     t.same(toFunctionHostEnv({}), {})
   },
 )
+
+t.test('[http/public.40] a share of the descriptors is reserved, and no more are taken than there are', async t => {
+  const few = new Descriptors(66)
+  t.equal(few.limit, 2)
+  few.take()
+  few.add()
+  t.throws(() => few.take(), { code: 'OVERLOADED' })
+  few.giveBack()
+  t.equal(few.free, 1)
+  t.equal(new Descriptors().free, Number.POSITIVE_INFINITY)
+  if (process.platform === 'linux') t.ok((readDescriptorLimit() ?? 0) > 0)
+})

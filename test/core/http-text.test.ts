@@ -2,10 +2,12 @@ import t from 'tap'
 import {
   decodePercent,
   findUnsendable,
+  headerOf,
   isHeaderName,
   isJsonType,
   matchesTag,
   toAllow,
+  toHeaderRecord,
   withoutHeaders,
 } from '../../lib/core/http-text.ts'
 
@@ -89,4 +91,11 @@ t.test('[assets/static-assets.17, http/openapi.7] entity tags', async t => {
     ['"b', true, false],
   ] as const)
     t.equal(matchesTag(list, '"a"', isWeak), matches, `${list} ${isWeak}`)
+})
+
+t.test('[http/public.5] repeated headers', async t => {
+  const headers = ['Accept', 'a', 'X-Id', '1', 'accept', 'b']
+  t.equal(headerOf(headers, 'accept'), 'a, b')
+  t.equal(headerOf(headers, 'cookie'), null)
+  t.same({ ...toHeaderRecord(headers) }, { accept: ['a', 'b'], 'x-id': '1' })
 })

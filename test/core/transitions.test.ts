@@ -1,5 +1,13 @@
 import t from 'tap'
-import { type ClaimStanding, decideClaim, isRetryable, nextAdmission, nextRetry } from '../../lib/core/transitions.ts'
+import {
+  type ClaimStanding,
+  decideClaim,
+  isRetryable,
+  nextAdmission,
+  nextRetry,
+  toMaxActive,
+} from '../../lib/core/transitions.ts'
+import { makeFn } from '../helpers/fn.ts'
 
 function claim(fnKey: string, standing: Partial<ClaimStanding> = {}): ClaimStanding {
   return { fnKey, source: 'config', forced: false, versioned: false, forceUrl: false, ...standing }
@@ -118,3 +126,15 @@ t.test('[core/transitions.12] the delay doubles up to its limit, give or take th
   t.equal(delay(1, 0, { baseDelaySeconds: 0 }), 0)
   t.equal(delay(3, 0, { maxDelaySeconds: 0 }), 0)
 })
+
+t.test(
+  '[invocation/admission.3] the smaller of max_concurrency and max_workers holds, a default does not cut',
+  async t => {
+    const { policy } = makeFn({})
+    const workerPool = { ...policy.workerPool!, enabled: true, maxWorkers: 5 }
+    t.equal(toMaxActive({ ...policy, maxConcurrency: 3, workerPool: null }), 3)
+    t.equal(toMaxActive({ ...policy, maxConcurrency: 3, defaultQueue: null, workerPool }), 3)
+    t.equal(toMaxActive({ ...policy, maxConcurrency: 9, defaultQueue: null, workerPool }), 5)
+    t.equal(toMaxActive({ ...policy, maxConcurrency: 3, defaultQueue: { maxQueue: 1, timeoutMs: 1 }, workerPool }), 5)
+  },
+)

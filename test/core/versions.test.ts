@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toVersionPath } from '../../lib/core/versions.ts'
+import { isSameVersion, toFunctionPath, toVersionPath } from '../../lib/core/versions.ts'
 import { buildRouteTable } from '../../lib/router/route-table.ts'
 import { codesOf, discoverTree, fnOf, namesOf, routesOf } from '../helpers/discovery.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -8,6 +8,11 @@ const config = (json: unknown) => ({ json })
 
 t.test('[core/versions.1, core/versions.2] addresses of versions', async t => {
   t.equal(toVersionPath('alice/hello', '2.0'), '/alice/hello@2.0')
+  t.equal(toFunctionPath('alice/hello', '2.0'), '/alice/hello@2.0')
+  t.equal(toFunctionPath('alice/hello', null), '/alice/hello')
+  const fn = makeFn({})
+  t.ok(isSameVersion(fn, { ...fn, policy: { ...fn.policy, timeoutMs: 1 } }), 'policies may differ')
+  t.notOk(isSameVersion(fn, { ...fn, signature: 'other' }))
   const named: [string, string][] = [
     ['hello', 'v2'],
     ['alice/hello', '2.0'],

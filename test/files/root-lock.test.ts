@@ -260,3 +260,17 @@ t.test('[files/root-lock.3] a chain of dead holders without end is left alone', 
 function hex(count: number): string {
   return count.toString(16).padStart(16, '0')
 }
+
+t.test('[files/root-lock.2] the holder can be looked at without taking the lock', async t => {
+  const tree = makeTree()
+  t.teardown(tree.cleanup)
+  const lock = lockOf(tree)
+  t.equal(lock.look(), null)
+  t.equal(lock.acquire(), null)
+  t.match(lockOf(tree).look(), { isAlive: true, holder: { pid: process.pid } })
+  lock.release()
+  const dead = { ...ownMark(), started: '1', id: '0123456789abcdef', since: 1 }
+  writeFileSync(tree.path('.svc/gateway.lock'), JSON.stringify(dead))
+  t.match(lockOf(tree).look(), { isAlive: false, holder: { id: dead.id } })
+  t.equal(lockOf(tree).look()?.isAlive, false, 'and it is left as it is')
+})

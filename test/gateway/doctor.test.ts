@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { createGateway, type DoctorCheck, type GatewayOptions } from '../../lib/index.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -78,6 +78,58 @@ t.test('[gateway/doctor.4] what others left, and networks that contain everyone'
     [
       { id: 'state.lock', status: /ok|warning/ },
       { id: 'state.jobs', status: 'error', message: /\.svc\/jobs\/log/, fix: String },
+    ],
+  )
+})
+
+t.test(
+  '[gateway/doctor.1] programs that are too old, that do not run, and package managers that are missing',
+  async t => {
+    const tools = makeTree({ php: '#!/bin/sh\necho "PHP 7.4.33 (cli)"\n', python3: '#!/bin/sh\nexit 3\n' })
+    t.teardown(tools.cleanup)
+    for (const name of ['php', 'python3']) chmodSync(tools.path(name), 0o755)
+    const options: GatewayOptions = {
+      inspect: true,
+      env: { PATH: tools.root },
+      runtimes: ['php', 'python', 'node', 'go'],
+      runtimeSockets: { go: ['tcp://127.0.0.1:1'] },
+      runtimeSecret: 's'.repeat(32),
+    }
+    const files = {
+      'a.php': '<?php function handler() {}\n',
+      'b.py': 'def handler(e): pass\n',
+      'c.js': 'exports.handler = () => 1\n',
+    }
+    const { find } = await examine(t, files, options)
+    t.match(find('runtime.php.version'), [{ status: 'error', message: /7\.4\.33 is too old/ }])
+    t.match(find('runtime.python.version'), [{ status: 'error', message: /does not run or does not report a version/ }])
+    t.match(find('runtime.rust.version'), [{ status: 'ok', message: /no function needs it/ }])
+    t.match(find('runtime.go.version'), [{ status: 'ok', message: /go daemons: tcp:\/\/127\.0\.0\.1:1, 0 functions/ }])
+    for (const name of ['python', 'node', 'php'])
+      t.match(find(`tool.${name}`), [{ status: 'warning', fix: String }], name)
+  },
+)
+
+t.test('[gateway/doctor.4] warnings of the tree have the severity of what they break', async t => {
+  const files = {
+    'a.lua': 'function handler() end\n',
+    'x/[id].lua': 'function handler() end\n',
+    'x/[name].lua': 'function handler() end\n',
+    'b/fn.config.json': '{ "timeout_ms": -1 }',
+    'b/handler.lua': 'function handler() end\n',
+  }
+  const { tree, gateway, find, checks } = await examine(t, files, { runtimes: ['lua'], inspect: true })
+  t.match(find('tree.route-conflict'), [{ status: 'error', message: /x\/\[/, fix: String }])
+  const values = checks.filter(({ id }) => id.startsWith('tree.config'))
+  t.match(values, [{ message: /b\/fn\.config\.json/ }])
+  mkdirSync(tree.path('.svc/gateway.lock'), { recursive: true })
+  tree.write({ '.svc/jobs/log.set-aside-1': 'x' })
+  const later = await gateway.doctor()
+  t.match(
+    later.filter(({ id }) => id.startsWith('state.')),
+    [
+      { id: 'state.lock', status: 'error', fix: String },
+      { id: 'state.jobs', status: 'warning', message: /log\.set-aside-1/ },
     ],
   )
 })
