@@ -130,8 +130,8 @@ export interface UidRange {
 /** Most groups that a process of Linux may be in: the gateway is in those of all functions. */
 const MAX_IDS = 65_536
 const RULE = `a range of 2 to ${MAX_IDS} user ids such as 20000-29999, above 0`
-/** Largest id that the systems agree on: -1 and -2 stand for "none" and "nobody". */
-const MAX_UID = 0xffff_fff0
+/** Largest id of a function's user: those above it are for senders of signals (lib/files/user-signals.ts), the last ones stand for "none". */
+const MAX_UID = 0xffef_fff0
 
 /** `20000-29999`. */
 export function uidRange(): Field<string> {

@@ -1,6 +1,7 @@
 /** Signals to processes of a function's user, and programs that run as this user. Owner: page files/tool-user. */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
@@ -8,8 +9,11 @@ import type { Writable } from 'node:stream'
 const SHELL = '/bin/sh'
 const TIMEOUT = '/usr/bin/timeout'
 const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
-/** Above all ids that `FN_ISOLATION_UIDS` accepts: a process with this real id can be signalled by no function. */
-const SENDER = 0xffff_fff1
+/** Largest real id of a sender. `FN_ISOLATION_UIDS` accepts none of the ids below it: no function can signal a sender. */
+const MAX_SENDER = 0xffff_fff1
+/** Ids that senders choose from: two with the same one would signal each other. In a user namespace, a part of those it maps. */
+const SENDER_IDS = 0x10_0000
+const MAPPED_PART = 1 / 64
 /**
  * Signals as the user without becoming it: with its effective id alone, the sender may signal the user's processes and they may not
  * signal the sender. A line is the user's id and words; each word is a signal and its targets, where -1 means every process of the user.
@@ -57,11 +61,12 @@ function toScript(uid: number, script: string, args: readonly string[]): string[
   return ['setpriv', ...user, '--', SHELL, '-c', script, ...args]
 }
 
-/** In a container whose users are mapped, the largest id that there is: other ids cannot be taken. */
-function toSender(): number {
+/** A real id that no function and no sender of another gateway has. In a container whose users are mapped only mapped ones can be taken. */
+function chooseSender(): number {
   const rows = readFileSync('/proc/self/uid_map', 'utf8').trim().split('\n')
   const ends = rows.map(row => row.trim().split(/\s+/).map(Number)).map(([first, , count]) => first! + count! - 1)
-  return Math.min(SENDER, Math.max(...ends))
+  const last = Math.min(MAX_SENDER, Math.max(...ends))
+  return last - randomInt(Math.max(1, Math.min(SENDER_IDS, Math.floor(last * MAPPED_PART))))
 }
 
 /** The process that sends, and what waits for it in the order of the lines. */
@@ -138,7 +143,7 @@ export class UserSignals {
   }
 
   #start(): Sender {
-    const line = ['--ruid', `${toSender()}`, ...ONE_POWER, '--', process.execPath, ...NODE_FLAGS, '-e', SIGNAL]
+    const line = ['--ruid', `${chooseSender()}`, ...ONE_POWER, '--', process.execPath, ...NODE_FLAGS, '-e', SIGNAL]
     // Processes of a user may read the environment of a sender. In a separate session it survives Ctrl-C.
     const child = spawn('setpriv', line, { stdio: 'pipe', env: { PATH }, cwd: '/', detached: true })
     const waiting: Sender['waiting'] = []

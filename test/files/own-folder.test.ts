@@ -357,3 +357,14 @@ t.test(
     t.equal(lstatSync(own.pathOf('a.json')).uid, 0)
   },
 )
+
+t.test('[files/own-folder.5, files/own-folder.8] only a regular file has facts', async t => {
+  const tree = makeTree({ 'own/file': 'x', 'own/dir/': '' })
+  t.teardown(tree.cleanup)
+  symlinkSync('file', tree.path('own/link'))
+  const folder = new OwnFolder(tree.root, 'own')
+  t.match(folder.statFile('file'), { size: 1 })
+  t.equal(folder.statFile('none'), null)
+  t.throws(() => folder.statFile('link'), /link/)
+  t.throws(() => folder.statFile('dir'), /a folder/)
+})

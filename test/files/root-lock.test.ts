@@ -274,3 +274,14 @@ t.test('[files/root-lock.2] the holder can be looked at without taking the lock'
   t.match(lockOf(tree).look(), { isAlive: false, holder: { id: dead.id } })
   t.equal(lockOf(tree).look()?.isAlive, false, 'and it is left as it is')
 })
+
+t.test(
+  '[files/root-lock.2] where the system reports no start of processes, a signal says whether one lives',
+  async t => {
+    const own = { ...ownMark(), started: null }
+    t.equal(isAlive({ ...own, pid: process.pid }, own), true)
+    const child = spawn(process.execPath, ['--version'], { stdio: 'ignore' })
+    await new Promise(resolve => child.once('close', resolve))
+    t.equal(isAlive({ ...own, pid: child.pid! }, own), false)
+  },
+)

@@ -111,3 +111,18 @@ t.test('[files/tool-user.5] a sender that ends is replaced', { skip: NO_ROOT }, 
   t.notOk(await sent)
   t.ok(await own.signal(UID, [['CONT', -1]]))
 })
+
+t.test('[files/tool-user.5] senders of two gateways do not signal each other', { skip: NO_ROOT }, async t => {
+  const [one, other] = [new UserSignals(), new UserSignals()]
+  t.teardown(() => [one, other].map(signals => signals.close()))
+  const before = new Set(childrenOf(process.pid))
+  t.same([await one.start(), await other.start()], [null, null])
+  const senders = childrenOf(process.pid).filter(pid => !before.has(pid))
+  t.equal(senders.length, 2)
+  for (const signals of [one, other]) t.ok(await signals.signal(UID, [['KILL', -1]]))
+  for (const signals of [one, other]) t.ok(await signals.signal(UID, [['CONT', -1]]))
+  t.same(
+    childrenOf(process.pid).filter(pid => !before.has(pid)),
+    senders,
+  )
+})
