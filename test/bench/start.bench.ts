@@ -128,8 +128,8 @@ export async function run(): Promise<BenchRow[]> {
     for (const command of ['run', 'dev'] as const) {
       const [soon, later] = await memoryAFunction(command, few, many)
       memory.push(
-        row(`  memory a function, ${command}, ${REST_MS / 1000} s after the start`, soon, 'KB', 3),
-        row(`  memory a function, ${command}, ${LATER_MS / 1000} s after the start`, later, 'KB', 3),
+        row(`  memory a function, ${command}, ${REST_MS / 1000} s after the start`, soon, 'KB', 8),
+        row(`  memory a function, ${command}, ${LATER_MS / 1000} s after the start`, later, 'KB', 8),
       )
     }
     const running = await startProgram('dev', many)
