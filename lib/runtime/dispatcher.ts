@@ -167,7 +167,7 @@ export class Dispatcher {
       const set = this.setOf(fn)
       const endsAt = clock.monotonic() + limitMs
       set.load()
-      while (!set.isWarm && set.loadError === null) {
+      while (!set.isLoaded && set.loadError === null) {
         if (set.problem !== null) return new GatewayError('RUNTIME_DOWN', set.problem)
         if (clock.monotonic() > endsAt)
           return new GatewayError('TIMEOUT', `was not loaded within ${Math.round(limitMs / 1000)} s`)

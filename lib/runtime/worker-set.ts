@@ -44,7 +44,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   readonly #crashLoop: CrashLoop
   #retired: boolean
   /** True once a worker has loaded the function. */
-  #isLoaded = false
+  #hasLoaded = false
   /** Why it cannot be built, installed or loaded, and monotonic ms when that was found; null when nothing is known against it. */
   #loadError: GatewayError | null = null
   #failedAt = 0
@@ -89,6 +89,11 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     })
   }
 
+  /** True once a worker has loaded the function, also when none is left. */
+  get isLoaded(): boolean {
+    return this.#hasLoaded
+  }
+
   /** Why the function cannot be built, installed or loaded; null when it can, or that was not tried. */
   get loadError(): GatewayError | null {
     return this.#loadError
@@ -101,7 +106,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   dispatch(call: RuntimeCall): void {
     const now = call.handedAt === 0 ? this.clock.monotonic() : call.handedAt
-    if (!this.#isLoaded && this.#standIn.canServe) {
+    if (!this.#hasLoaded && this.#standIn.canServe) {
       if (this.#loadError !== null && now - this.#failedAt >= LOAD_RETRY_MS) this.load()
       if (this.#standIn.take(call)) return
       if (this.#preparation.isDone) {
@@ -162,7 +167,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   /** Makes what its workers need and starts the first one, before a call asks for it. */
   load(): void {
-    if (this.#isLoaded || this.#retired) return
+    if (this.#hasLoaded || this.#retired) return
     this.#isLoading = true
     this.#failedAt = this.clock.monotonic()
     if (this.#preparation.isDone) this.#takeLoadTurn()
@@ -187,7 +192,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
    * @returns the set that runs until the newer one is loaded: itself, the one it waited with, or null when nothing runs
    */
   standIn(): OlderSet | null {
-    if (!this.#isLoaded) return this.#standIn.pass()
+    if (!this.#hasLoaded) return this.#standIn.pass()
     const isProgram = this.#preparation.program !== null
     if (!isProgram && !this.isWarm) return null
     // A compiled program stays the same; other workers read the folder when they start.
@@ -261,7 +266,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   }
 
   handleRoom(worker: Worker, now: number): void {
-    if (!this.#isLoaded || this.#loadError !== null) this.#handleLoaded(now)
+    if (!this.#hasLoaded || this.#loadError !== null) this.#handleLoaded(now)
     if (worker.wantsCalls) {
       while (!this.#backlog.isEmpty && worker.hasRoom(now)) {
         const call = this.#backlog.shift()
@@ -288,7 +293,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void {
     const now = this.clock.monotonic()
     this.#backlog.putBack(unbegun)
-    if (!this.#isLoaded && this.workers.length === 0) this.#endLoad()
+    if (!this.#hasLoaded && this.workers.length === 0) this.#endLoad()
     if (unexpected) {
       this.#crashLoop.note(error)
       if (this.#isHeld && this.workers.length === 0) this.#handleBroken(error, this.#options.onFailure)
@@ -346,7 +351,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   /** True while calls wait for the first worker to load, because the previous version can serve them if it does not. */
   get #isHeld(): boolean {
-    return !this.#isLoaded && this.#standIn.canServe
+    return !this.#hasLoaded && this.#standIn.canServe
   }
 
   #takeLoadTurn(): void {
@@ -361,8 +366,8 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   /** A worker has loaded the function: the previous version is not needed any more. */
   #handleLoaded(now: number): void {
-    const isFix = !this.#isLoaded && (this.#loadError !== null || this.#options.isFix === true)
-    this.#isLoaded = true
+    const isFix = !this.#hasLoaded && (this.#loadError !== null || this.#options.isFix === true)
+    this.#hasLoaded = true
     this.#loadError = null
     this.#endLoad()
     // Those that wait at the previous version came first.

@@ -213,3 +213,20 @@ t.test(
     t.equal(quick.clock.pending, 0, 'it does not wait longer than calls last')
   },
 )
+
+t.test('[gateway/doctor.2] a function that was loaded and has no worker left counts as loaded', async t => {
+  const bed = makeBed()
+  const fn = makeGo('idle')
+  bed.retain(fn)
+  bed.call(fn)
+  const [worker] = bed.workers
+  worker!.handleReady(0)
+  worker!.reply(0)
+  bed.clock.advance(3_600_000)
+  t.equal(worker!.log.at(-1), 'stop', 'it was idle for too long')
+  t.notOk(bed.dispatcher.isWarm(fn.key))
+  const answer = bed.dispatcher.tryLoad(fn, 1000)
+  bed.clock.advance(2000)
+  t.equal(await answer, null)
+  t.equal(bed.workers.length, 1)
+})
