@@ -12,6 +12,7 @@ import t from 'tap'
 import { fetchPage } from './helpers/chromium.ts'
 import { noBrowser, withPage } from './helpers/console-bed.ts'
 import { startNpmRegistry, type TestPackage } from './helpers/npm-registry.ts'
+import { BUNDLED, shippedPaths } from '../build/shipped.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const readJson = (file: string) => JSON.parse(readFileSync(join(root, file), 'utf8'))
@@ -99,6 +100,7 @@ let built: ReturnType<typeof buildPackage>
 interface Packed {
   filename: string
   size: number
+  unpackedSize: number
   files: { path: string }[]
 }
 
@@ -131,7 +133,13 @@ t.test('[package.3, package.4] what is packed resolves, and runs nothing when it
   for (const name of ['swagger-ui-bundle.js', 'swagger-ui.css', 'LICENSE', 'NOTICE'])
     t.ok(files.includes(`dist/docs/${name}`), name)
   t.equal(manifest.dependencies['swagger-ui-dist'], undefined, 'twelve megabytes for two')
-  t.ok(packed.size < 3 * 1024 * 1024, `${packed.size} bytes are fetched`)
+  t.ok(packed.size < 2.5 * 1024 * 1024, `${packed.size} bytes are fetched`)
+  t.ok(packed.unpackedSize < 8 * 1024 * 1024, `${packed.unpackedSize} bytes are installed`)
+  const licences = readFileSync(join(folder, 'dist/LICENSES'), 'utf8')
+  for (const name of BUNDLED) {
+    t.notOk(name in manifest.dependencies, `${name} is part of the build`)
+    t.match(licences, new RegExp(`^${name} \\d`, 'm'))
+  }
   t.same(
     files.filter(file => /\.test\.|^test\/|\.env$|node_modules/.test(file)),
     [],
@@ -360,7 +368,13 @@ t.test('[package.7] npm run sbom lists what is installed with the package', asyn
   const { components } = JSON.parse(await npm(root, 'run', '--silent', 'sbom')) as {
     components: { name: string; version: string; purl: string; hashes: unknown[]; licenses: unknown[] }[]
   }
-  const wanted = productionPackages().map(([path, { version }]) => `${path.split('node_modules/').at(-1)}@${version}`)
+  const locked: Record<string, LockedPackage> = readJson('package-lock.json').packages
+  const wanted = [...shippedPaths()].map(path => `${path.split('node_modules/').at(-1)}@${locked[path]!.version}`)
+  for (const name of [...BUNDLED, 'luxon', 'tsx'])
+    t.ok(
+      wanted.some(one => one.startsWith(`${name}@`)),
+      name,
+    )
   t.same(components.map(({ name, version }) => `${name}@${version}`).sort(), wanted.sort())
   for (const { name, purl, hashes, licenses } of components)
     t.ok(purl !== '' && hashes.length > 0 && licenses.length > 0, `${name}: address, checksum and licence`)

@@ -18,7 +18,7 @@ export function compileProduct() {
   // Tests run it as other users.
   chmodSync(folder, 0o755)
   const dist = join(folder, 'dist')
-  const made = spawnSync(process.execPath, ['build/bundle.mjs', dist], { cwd: root, encoding: 'utf8' })
+  const made = spawnSync(process.execPath, ['build/bundle.mjs', dist, '--source-map'], { cwd: root, encoding: 'utf8' })
   for (const name of BESIDE) symlinkSync(join(root, name), join(folder, name))
   const cleanup = () => rmSync(folder, { recursive: true, force: true })
   if (!existsSync(join(dist, 'bin/fngw.js'))) {
