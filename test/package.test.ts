@@ -211,6 +211,15 @@ t.test(
     )
     writeFileSync(join(user, 'functions/typed.ts'), 'export const handler = (): { n: number } => ({ n: 1 })\n')
     writeFileSync(join(user, 'functions/small.lua'), 'function handler() return "lua" end\n')
+    // The packages that are part of the build: one reads cron texts, another checks input, the third knows media types.
+    mkdirSync(join(user, 'functions/checked'))
+    writeFileSync(join(user, 'functions/checked/handler.js'), 'exports.handler = () => ({ n: 2 })\n')
+    writeFileSync(join(user, 'functions/checked/schema.json'), '{ "query": { "required": ["n"] } }')
+    const config = { invoke: { validate: true, methods: ['GET'] }, schedule: { cron: '0 3 * * *' } }
+    writeFileSync(join(user, 'functions/checked/fn.config.json'), JSON.stringify(config))
+    mkdirSync(join(user, 'functions/site'))
+    writeFileSync(join(user, 'functions/site/logo.svg'), '<svg/>')
+    writeFileSync(join(user, 'functions/fn.config.json'), '{ "assets": { "directory": "site" } }')
     for (const [i, node] of NODES.entries()) {
       const env = toEnv(node)
       const version = execFileSync(program, ['version'], { cwd: user, env, encoding: 'utf8' })
@@ -223,6 +232,9 @@ t.test(
       t.teardown(running.stop)
       const ask = async (path: string) => (await fetch(`${running.url}${path}`)).text()
       t.same([await ask('/plain'), await ask('/typed'), await ask('/small')], ['GET', '{"n":1}', '"lua"'])
+      t.same([await ask('/checked?n=1'), (await fetch(`${running.url}/checked`)).status], ['{"n":2}', 400])
+      t.match(await ask('/_fn/schedules'), /"next_at":"\d{4}-\d\d-\d\dT03:00:00/)
+      t.equal((await fetch(`${running.url}/logo.svg`)).headers.get('content-type'), 'image/svg+xml')
       t.equal(await running.stop(), 0)
     }
   },
@@ -272,7 +284,7 @@ t.test('[package.6] /docs and /console of the installed package have every file 
   await withPage(t, `${url}/docs`, async page => {
     const operations = page.locator('.opblock-summary-path')
     await operations.first().waitFor()
-    t.same((await operations.allInnerTexts()).sort(), ['/plain', '/small', '/typed'])
+    t.same((await operations.allInnerTexts()).sort(), ['/checked', '/plain', '/small', '/typed'])
   })
   await withPage(t, `${url}/console/functions`, page => page.getByText('plain', { exact: true }).first().waitFor())
 })

@@ -34,7 +34,9 @@ export class SchemaCompiler {
 
   /** Loads ajv, which takes some 50 ms and a few megabytes: only when the first check is needed. */
   static async load(): Promise<SchemaCompiler> {
-    const { Ajv2020: Validator, _ } = await import('ajv/dist/2020.js')
+    // A default: the build joins ajv, whose named exports are lost there.
+    const { default: ajvModule } = await import('ajv/dist/2020.js')
+    const { Ajv2020: Validator, _ } = ajvModule
     const budget = new WorkBudget(MAX_STEPS)
     const regExp = Object.assign((pattern: string) => toPattern(pattern, budget), { code: 'unused' })
     const ajv = new Validator({
