@@ -18,7 +18,11 @@ export interface PolicyDefaults {
 
 export function toPolicyDefaults(settings: Settings): PolicyDefaults {
   const { defaultTimeoutMs, defaultMaxConcurrency, defaultMaxBodyBytes } = settings
-  const defaultQueue = { maxQueue: settings.defaultMaxQueue, timeoutMs: settings.defaultQueueTimeoutMs }
+  const defaultQueue = {
+    maxQueue: settings.defaultMaxQueue,
+    timeoutMs: settings.defaultQueueTimeoutMs,
+    maxWaitMs: settings.defaultQueueWaitMs,
+  }
   return { defaultTimeoutMs, defaultMaxConcurrency, defaultQueue, defaultMaxBodyBytes }
 }
 

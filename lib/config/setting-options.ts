@@ -365,6 +365,16 @@ export const SETTING_OPTIONS = {
     fallback: limits.DEFAULT_FUNCTION_QUEUE_TIMEOUT_MS,
     unit: 'ms',
   }),
+  defaultQueueWaitMs: option(
+    'Limits',
+    'A call that would wait longer, by the durations measured, is refused at once; 0 leaves it to FN_DEFAULT_MAX_QUEUE.',
+    {
+      env: 'FN_DEFAULT_QUEUE_WAIT_MS',
+      field: integer({ min: 0, max: limits.MAX_TIMEOUT_MS }),
+      fallback: limits.DEFAULT_FUNCTION_QUEUE_WAIT_MS,
+      unit: 'ms',
+    },
+  ),
   defaultMaxBodyBytes: option('Limits', 'max_body_bytes of a function that sets none.', {
     env: 'FN_DEFAULT_MAX_BODY_BYTES',
     flags: '--default-max-body-bytes <bytes>',

@@ -24,6 +24,8 @@ export interface QueuePolicy {
   /** Calls that may wait. */
   maxQueue: number
   timeoutMs: number
+  /** A call that would probably wait longer is refused at once; 0: only the number of waiting calls counts. */
+  maxWaitMs: number
 }
 
 /** `keep_warm` of one function (§2.9). */

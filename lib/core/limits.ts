@@ -10,9 +10,13 @@ const MIB = 1024 * KIB
 export const DEFAULT_TIMEOUT_MS = 2500
 /** Simultaneous requests of one function; 0 means unlimited. */
 export const DEFAULT_MAX_CONCURRENCY = 20
-/** Calls that wait when a function sets no `max_concurrency`, and milliseconds that each may (`FN_DEFAULT_MAX_QUEUE`, `FN_DEFAULT_QUEUE_TIMEOUT_MS`). */
-export const DEFAULT_FUNCTION_MAX_QUEUE = 500
+/**
+ * Where a function sets no `max_concurrency`: calls that wait, which bounds their memory; milliseconds that each may wait; and the expected
+ * wait beyond which a call is refused at once (`FN_DEFAULT_MAX_QUEUE`, `FN_DEFAULT_QUEUE_TIMEOUT_MS`, `FN_DEFAULT_QUEUE_WAIT_MS`).
+ */
+export const DEFAULT_FUNCTION_MAX_QUEUE = 5000
 export const DEFAULT_FUNCTION_QUEUE_TIMEOUT_MS = 5000
+export const DEFAULT_FUNCTION_QUEUE_WAIT_MS = 1000
 /** Bytes of a request body. */
 export const DEFAULT_MAX_BODY_BYTES = MIB
 

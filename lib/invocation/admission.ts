@@ -9,25 +9,33 @@
  *
  * A call is in exactly one of these states, and `leave` may be called in any of them, any number of times: whatever path
  * a call takes, its slot comes back once.
+ *
+ * Waiting calls cost no timer each: one timer per function runs until the first of them has to be refused.
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { CallPhase } from '../runtime/call.ts'
 import { nextAdmission } from '../core/transitions.ts'
 import { type AdmissionLimits, toAdmissionLimits } from './policy.ts'
 
-/** A call as admission sees it. All fields but `fn` and `phase` belong to this module. */
+/** A call as admission sees it. `slots`, `queue...`, `enteredAt` and `refuseAt` belong to this module. */
 export interface AdmissionCall {
   readonly fn: FunctionVersion
   /** `queued` and `admitted` are set here. */
   phase: CallPhase
+  /** Monotonic ms when it may run; 0 when that is not known. Set here for a call that waited. */
+  handedAt: number
+  /** True when its worker had to start for it: its duration says nothing about the next one. */
+  readonly cold: boolean
   /** Where it is queued or has its slot, which may be in another process; null before and after. */
   slots: object | null
   queuePrevious: AdmissionCall | null
   queueNext: AdmissionCall | null
-  queueTimer: NodeJS.Timeout | null
+  /** Monotonic ms when it began to wait, and when it is refused. */
+  enteredAt: number
+  refuseAt: number
   /** A queued call got its slot. */
   onAdmitted(): void
   /** A queued call waited too long; it has left the queue already. */
@@ -44,6 +52,11 @@ interface FunctionSlots {
   queued: number
   first: AdmissionCall | null
   last: AdmissionCall | null
+  /** Runs until `refuseAt` of a waiting call. */
+  readonly timer: Timer
+  timerAt: number
+  /** Milliseconds that calls keep their slot, measured while others wait; 0 before that. */
+  meanMs: number
   /** True while the queue is being admitted: a call that ends at once must not start a second round inside the first. */
   admitting: boolean
   /** Runs once when a call may enter again; null without one. */
@@ -69,13 +82,27 @@ export interface AdmissionSnapshot {
   queue_timeouts: number
 }
 
-function decide({ active, queued, limits: { maxWorkers, maxQueue } }: FunctionSlots) {
-  return nextAdmission({ active, queued, maxWorkers, maxQueue })
+/** Weight of one duration in the mean. */
+const MEAN_SHARE = 1 / 16
+
+/** Milliseconds until a call that arrives now would have a slot; 0 when nothing was measured. */
+function expectedWaitMs({ queued, meanMs, limits: { maxWorkers } }: FunctionSlots): number {
+  return queued === 0 ? 0 : (queued / maxWorkers) * meanMs
+}
+
+function decide(slots: FunctionSlots) {
+  const { active, queued, limits } = slots
+  const decision = nextAdmission({ active, queued, maxWorkers: limits.maxWorkers, maxQueue: limits.maxQueue })
+  return decision === 'queue' && expectedWaitMs(slots) > limits.maxWaitMs ? 'reject' : decision
 }
 
 function hasRoom(slots: FunctionSlots): boolean {
   const decision = decide(slots)
   return decision === 'run' || (decision === 'queue' && slots.limits.queueTimeoutMs > 0)
+}
+
+function noteDuration(slots: FunctionSlots, ms: number): void {
+  slots.meanMs = slots.meanMs === 0 ? ms : slots.meanMs + (ms - slots.meanMs) * MEAN_SHARE
 }
 
 /** Admission of all functions of a gateway. */
@@ -111,11 +138,11 @@ export class Admission {
     }
     if (decision === 'reject') {
       slots.overflows += 1
-      return limits.overflow
+      return limits.overflow(expectedWaitMs(slots))
     }
     if (limits.queueTimeoutMs <= 0) {
       slots.queueTimeouts += 1
-      return limits.queueTimeout
+      return limits.queueTimeout(0)
     }
     this.#append(slots, call)
     this.#limitWait(slots, call)
@@ -129,7 +156,11 @@ export class Admission {
     call.slots = null
     if (call.phase === 'queued') this.#unlink(slots, call)
     else slots.active -= 1
-    if (slots.queued > 0) this.#admit(slots)
+    if (slots.queued > 0) {
+      const now = this.#clock.monotonic()
+      if (call.phase !== 'queued' && call.handedAt > 0 && !call.cold) noteDuration(slots, now - call.handedAt)
+      this.#admit(slots, now)
+    }
     if (slots.onRoom !== null) this.#announceRoom(slots)
   }
 
@@ -209,6 +240,9 @@ export class Admission {
       queued: 0,
       first: null,
       last: null,
+      timer: new Timer(this.#clock, true),
+      timerAt: Number.POSITIVE_INFINITY,
+      meanMs: 0,
       admitting: false,
       onRoom: null,
       overflows: 0,
@@ -270,7 +304,7 @@ export class Admission {
     let place = 0
     for (let call = slots.first; call !== null; call = call.queueNext) {
       place += 1
-      if (call.queueTimer !== null) continue
+      if (call.refuseAt !== Number.POSITIVE_INFINITY) continue
       if (place > maxQueue || queueTimeoutMs <= 0) {
         refused.push(call)
         place -= 1
@@ -281,7 +315,7 @@ export class Admission {
       if (isFull) slots.overflows += 1
       else slots.queueTimeouts += 1
       this.leave(call)
-      call.onRefused(isFull ? overflow : queueTimeout)
+      call.onRefused((isFull ? overflow : queueTimeout)(expectedWaitMs(slots)))
     }
   }
 
@@ -300,20 +334,42 @@ export class Admission {
     else slots.last.queueNext = call
     slots.last = call
     slots.queued += 1
+    call.enteredAt = call.handedAt || this.#clock.monotonic()
+    call.refuseAt = Number.POSITIVE_INFINITY
   }
 
   #limitWait(slots: FunctionSlots, call: AdmissionCall): void {
-    const { limits } = slots
-    call.queueTimer = this.#clock.setTimeout(() => {
+    call.refuseAt = call.enteredAt + slots.limits.queueTimeoutMs
+    // A call that is let in leaves the timer alone unless none waits any more: it looks at those that wait when it fires.
+    if (call.refuseAt < slots.timerAt) this.#setTimer(slots, call.refuseAt)
+  }
+
+  #setTimer(slots: FunctionSlots, at: number): void {
+    slots.timerAt = at
+    slots.timer.set(Math.max(0, at - this.#clock.monotonic()), () => this.#refuseLate(slots))
+  }
+
+  /** Refuses the calls that have waited too long. A reload may have given later ones less time. */
+  #refuseLate(slots: FunctionSlots): void {
+    const now = this.#clock.monotonic()
+    const late: AdmissionCall[] = []
+    let next = Number.POSITIVE_INFINITY
+    for (let call = slots.first; call !== null; call = call.queueNext) {
+      if (call.refuseAt <= now) late.push(call)
+      else next = Math.min(next, call.refuseAt)
+    }
+    slots.timerAt = Number.POSITIVE_INFINITY
+    if (next < Number.POSITIVE_INFINITY) this.#setTimer(slots, next)
+    for (const call of late) {
+      // A refusal before may have made it leave.
+      if (call.slots !== slots) continue
       slots.queueTimeouts += 1
       this.leave(call)
-      call.onRefused(limits.queueTimeout)
-    }, limits.queueTimeoutMs)
+      call.onRefused(slots.limits.queueTimeout(expectedWaitMs(slots)))
+    }
   }
 
   #unlink(slots: FunctionSlots, call: AdmissionCall): void {
-    if (call.queueTimer !== null) this.#clock.clearTimeout(call.queueTimer)
-    call.queueTimer = null
     if (call.queuePrevious === null) slots.first = call.queueNext
     else call.queuePrevious.queueNext = call.queueNext
     if (call.queueNext === null) slots.last = call.queuePrevious
@@ -321,10 +377,13 @@ export class Admission {
     call.queuePrevious = null
     call.queueNext = null
     slots.queued -= 1
+    if (slots.queued > 0) return
+    slots.timer.clear()
+    slots.timerAt = Number.POSITIVE_INFINITY
   }
 
   /** Lets waiting calls in, first come first served, as far as there is room. */
-  #admit(slots: FunctionSlots): void {
+  #admit(slots: FunctionSlots, now = this.#clock.monotonic()): void {
     if (slots.admitting) return
     slots.admitting = true
     try {
@@ -335,6 +394,7 @@ export class Admission {
         this.#unlink(slots, call)
         slots.active += 1
         call.phase = 'admitted'
+        call.handedAt = now
         call.onAdmitted()
       }
     } finally {

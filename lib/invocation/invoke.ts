@@ -89,8 +89,7 @@ export class Call extends RuntimeCall implements AdmissionCall {
   stderr = ''
   /** Method of a request that was checked against its schema, so that the answer is looked at too; null without a check. */
   checkedAs: string | null = null
-  /** Monotonic ms: when a slot was asked for, and how long the call waited for it. */
-  enteredAt = 0
+  /** Milliseconds that the call waited for a slot. */
   queuedMs = 0
   /** Set by the edge handler: stops the upstream request, and gets the number of streamed bytes that the receiver took. */
   stopEdge: (() => void) | null = null
@@ -99,7 +98,8 @@ export class Call extends RuntimeCall implements AdmissionCall {
   slots: object | null = null
   queuePrevious: AdmissionCall | null = null
   queueNext: AdmissionCall | null = null
-  queueTimer: NodeJS.Timeout | null = null
+  enteredAt = 0
+  refuseAt = 0
 
   constructor(fn: FunctionVersion, invoker: Invoker, receiver: CallReceiver) {
     super(fn)
@@ -114,7 +114,6 @@ export class Call extends RuntimeCall implements AdmissionCall {
   }
 
   onAdmitted(): void {
-    this.handedAt = this.#invoker.clock.monotonic()
     this.queuedMs = this.handedAt - this.enteredAt
     this.#invoker.run(this)
   }
@@ -249,8 +248,7 @@ export class Invoker {
   start(call: Call): void {
     const outcome = this.admission.enter(call)
     if (outcome === null) this.run(call)
-    else if (outcome === 'queued') call.enteredAt = call.handedAt || this.clock.monotonic()
-    else call.fail(outcome)
+    else if (outcome !== 'queued') call.fail(outcome)
   }
 
   /** Gives an admitted call to the workers of its function. */

@@ -1,7 +1,7 @@
 /** The conditions of a call before it runs: the rules of its function, its place among the calls that run and wait, and its schema. Owner: §7, §2.8, §8. */
 
 import type { FunctionVersion, Policy } from '../core/catalog.ts'
-import { ERROR_STATUS, GatewayError } from '../core/errors.ts'
+import { ERROR_STATUS, type ErrorCode, GatewayError } from '../core/errors.ts'
 import { headerOf, toAllow } from '../core/http-text.ts'
 import type { Method } from '../core/identity.ts'
 import { toMaxActive } from '../core/transitions.ts'
@@ -49,13 +49,24 @@ export interface AdmissionLimits {
   /** Calls waiting; 0 means none waits. */
   maxQueue: number
   queueTimeoutMs: number
-  /** Answer to a call that finds no place, and to one that waited too long; made once, so that overload is cheap. */
-  overflow: GatewayError
-  queueTimeout: GatewayError
+  /** A call that would probably wait longer is refused at once; infinite where the number of waiting calls alone decides. */
+  maxWaitMs: number
+  /** Response to a call that finds no place, and to one that waited too long. @param waitMs - how long the queue probably is */
+  overflow: (waitMs: number) => GatewayError
+  queueTimeout: (waitMs: number) => GatewayError
 }
 
-/** Seconds after which a refused client may try again: queues and calls are short, so the smallest that HTTP can say. */
-const RETRY_AFTER = { 'Retry-After': '1' }
+/** Seconds in `Retry-After` of a refusal, at most. */
+const MAX_RETRY_AFTER = 60
+
+/** The refusal with its `Retry-After`: one object for each number of seconds, so that overload is cheap. */
+function toRefusal(code: ErrorCode, message: string, status: number): (waitMs: number) => GatewayError {
+  const made: (GatewayError | undefined)[] = []
+  return waitMs => {
+    const seconds = Math.min(MAX_RETRY_AFTER, Math.max(1, Math.ceil(waitMs / 1000)))
+    return (made[seconds] ??= new GatewayError(code, message, { status, headers: { 'Retry-After': String(seconds) } }))
+  }
+}
 
 /**
  * With a pool its queue decides what happens to further calls. Without one calls wait only when no config sets a limit:
@@ -63,19 +74,21 @@ const RETRY_AFTER = { 'Retry-After': '1' }
  */
 export function toAdmissionLimits(policy: Policy): AdmissionLimits {
   const pool = policy.workerPool?.enabled ? policy.workerPool : null
-  const options = { status: pool?.overflowStatus ?? ERROR_STATUS.CONCURRENCY_LIMIT, headers: RETRY_AFTER }
+  const status = pool?.overflowStatus ?? ERROR_STATUS.CONCURRENCY_LIMIT
+  const queue = pool === null ? policy.defaultQueue : null
   return {
     maxWorkers: toMaxActive(policy),
-    maxQueue: pool?.maxQueue ?? policy.defaultQueue?.maxQueue ?? 0,
-    queueTimeoutMs: pool?.queueTimeoutMs ?? policy.defaultQueue?.timeoutMs ?? 0,
+    maxQueue: pool?.maxQueue ?? queue?.maxQueue ?? 0,
+    queueTimeoutMs: pool?.queueTimeoutMs ?? queue?.timeoutMs ?? 0,
+    maxWaitMs: queue?.maxWaitMs || Number.POSITIVE_INFINITY,
     overflow:
       pool === null
-        ? new GatewayError('CONCURRENCY_LIMIT', 'concurrency limit reached', options)
-        : new GatewayError('POOL_OVERFLOW', 'worker pool overflow', options),
+        ? toRefusal('CONCURRENCY_LIMIT', 'concurrency limit reached', status)
+        : toRefusal('POOL_OVERFLOW', 'worker pool overflow', status),
     queueTimeout:
       pool === null
-        ? new GatewayError('CONCURRENCY_LIMIT', 'concurrency queue timeout', options)
-        : new GatewayError('POOL_OVERFLOW', 'worker pool queue timeout', options),
+        ? toRefusal('CONCURRENCY_LIMIT', 'concurrency queue timeout', status)
+        : toRefusal('POOL_OVERFLOW', 'worker pool queue timeout', status),
   }
 }
 

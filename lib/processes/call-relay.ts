@@ -148,12 +148,12 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
   slots: object | null = null
   queuePrevious: AdmissionCall | null = null
   queueNext: AdmissionCall | null = null
-  queueTimer: NodeJS.Timeout | null = null
+  enteredAt = 0
+  refuseAt = 0
   readonly #deps: RelayedDeps
   readonly #link: Pick<Link, 'send' | 'sendPiece'>
   readonly #line: number
   readonly #onOver: (line: number) => void
-  #enteredAt = 0
   #queuedMs = 0
 
   /**
@@ -180,12 +180,11 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
   start(): void {
     const outcome = this.#deps.admission.enter(this)
     if (outcome === null) this.#run()
-    else if (outcome === 'queued') this.#enteredAt = this.#deps.invoker.clock.monotonic()
-    else this.onRefused(outcome)
+    else if (outcome !== 'queued') this.onRefused(outcome)
   }
 
   onAdmitted(): void {
-    this.#queuedMs = this.#deps.invoker.clock.monotonic() - this.#enteredAt
+    this.#queuedMs = this.handedAt - this.enteredAt
     this.#run()
   }
 

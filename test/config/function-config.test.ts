@@ -12,7 +12,7 @@ const FILE = 'users/fn.config.json'
 const DEFAULTS = {
   defaultTimeoutMs: 2500,
   defaultMaxConcurrency: 20,
-  defaultQueue: { maxQueue: 500, timeoutMs: 5000 },
+  defaultQueue: { maxQueue: 500, timeoutMs: 5000, maxWaitMs: 0 },
   defaultMaxBodyBytes: 1_048_576,
 }
 

@@ -17,7 +17,7 @@ function configOf(value: unknown): FunctionConfig {
 const DEFAULTS = {
   defaultTimeoutMs: 2500,
   defaultMaxConcurrency: 20,
-  defaultQueue: { maxQueue: 500, timeoutMs: 5000 },
+  defaultQueue: { maxQueue: 500, timeoutMs: 5000, maxWaitMs: 0 },
   defaultMaxBodyBytes: 1_048_576,
 }
 
@@ -25,7 +25,7 @@ t.test('[config/function-config.12] without any config a policy has the defaults
   t.same(mergePolicies([null, null], DEFAULTS, { kind: 'function' }), {
     timeoutMs: 2500,
     maxConcurrency: 20,
-    defaultQueue: { maxQueue: 500, timeoutMs: 5000 },
+    defaultQueue: { maxQueue: 500, timeoutMs: 5000, maxWaitMs: 0 },
     maxBodyBytes: 1_048_576,
     methods: ['GET'],
     allowHosts: [],

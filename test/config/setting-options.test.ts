@@ -107,6 +107,7 @@ const CASES: Record<string, typeof SWITCH> = {
   defaultMaxConcurrency: count(0, -1),
   defaultMaxQueue: count(0, -1),
   defaultQueueTimeoutMs: count(0, -1, 86_400_001),
+  defaultQueueWaitMs: count(0, -1, 86_400_001),
   defaultMaxBodyBytes: count(1, 0, 2 ** 31),
   isolation: [[['USER', 'user']], ['root', '1'], [1, true, []]],
   isolationFiles: [[['close', 'close']], ['open', '1'], [5, [], {}]],

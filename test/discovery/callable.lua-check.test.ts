@@ -120,7 +120,7 @@ t.test('[discovery/callable.7] what is found is a warning of the catalog', async
       defaults: {
         defaultTimeoutMs: 2500,
         defaultMaxConcurrency: 20,
-        defaultQueue: { maxQueue: 500, timeoutMs: 5000 },
+        defaultQueue: { maxQueue: 500, timeoutMs: 5000, maxWaitMs: 0 },
         defaultMaxBodyBytes: 1024,
       },
       now: () => 42,

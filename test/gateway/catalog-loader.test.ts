@@ -11,7 +11,7 @@ import type { FunctionVersion } from '../../lib/core/catalog.ts'
 const DEFAULTS = {
   defaultTimeoutMs: 2500,
   defaultMaxConcurrency: 20,
-  defaultQueue: { maxQueue: 500, timeoutMs: 5000 },
+  defaultQueue: { maxQueue: 500, timeoutMs: 5000, maxWaitMs: 0 },
   defaultMaxBodyBytes: 1024,
 }
 

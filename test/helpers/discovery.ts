@@ -13,7 +13,7 @@ export const OPTIONS: DiscoverOptions = {
   defaults: {
     defaultTimeoutMs: 2500,
     defaultMaxConcurrency: 20,
-    defaultQueue: { maxQueue: 500, timeoutMs: 5000 },
+    defaultQueue: { maxQueue: 500, timeoutMs: 5000, maxWaitMs: 0 },
     defaultMaxBodyBytes: 1_048_576,
   },
 }

@@ -25,7 +25,10 @@ class Call implements AdmissionCall {
   slots: object | null = null
   queuePrevious: AdmissionCall | null = null
   queueNext: AdmissionCall | null = null
-  queueTimer: NodeJS.Timeout | null = null
+  handedAt = 0
+  cold = false
+  enteredAt = 0
+  refuseAt = 0
   refusal: GatewayError | null = null
   readonly fn: FunctionVersion
   readonly log: Call[]
@@ -57,6 +60,7 @@ function setup() {
   const log: Call[] = []
   const enter = (fn: FunctionVersion) => {
     const call = new Call(fn, log)
+    call.handedAt = clock.monotonic()
     const outcome = admission.enter(call)
     if (outcome !== null && outcome !== 'queued') call.refusal = outcome
     return call
@@ -155,6 +159,39 @@ t.test('[invocation/admission.6] the wait ends', async t => {
   const impatient = pooled({ queueTimeoutMs: 0 })
   enterNow(impatient)
   t.match(enterNow(impatient).refusal, { message: 'worker pool queue timeout' })
+})
+
+t.test('[invocation/admission.15] a default queue is bounded by the expected wait', async t => {
+  const { clock, admission, log, enter, counts } = setup()
+  const fn = makeFn({
+    policy: { maxConcurrency: 2, defaultQueue: { maxQueue: 100, timeoutMs: 60_000, maxWaitMs: 1000 } },
+  })
+  const running = [enter(fn), enter(fn)]
+  running[0]!.cold = true
+  for (let i = 0; i < 50; i++) t.equal(enter(fn).where, 'queued', 'nothing is measured yet')
+  clock.advance(3000)
+  admission.leave(running[0]!)
+  t.equal(enter(fn).where, 'queued', 'a call whose worker had to start is not measured')
+  running[1]!.handedAt = clock.monotonic() - 100
+  admission.leave(running[1]!)
+  t.same(counts(), { active: 2, queued: 49 })
+  t.match(enter(fn).refusal, { status: 429, message: 'concurrency limit reached', headers: { 'Retry-After': '3' } })
+  t.notOk(admission.canEnter(fn))
+  for (let ended = 0; counts().queued > 20; ) {
+    clock.advance(100)
+    for (const call of log.slice(ended, log.length)) admission.leave(call)
+    ended = log.length - counts().active
+  }
+  t.ok(admission.canEnter(fn))
+  t.equal(enter(fn).where, 'queued', '20 calls of 100 ms at two places take a second')
+  const pool = pooled({ maxQueue: 100 }, 'pool')
+  const one = enter(pool)
+  for (let i = 0; i < 99; i++) enter(pool)
+  clock.advance(900)
+  admission.leave(one)
+  t.equal(enter(pool).where, 'queued', 'the number alone decides in a queue that a config sets')
+  enter(pool)
+  t.match(enter(pool).refusal, { status: 503, headers: { 'Retry-After': '60' } }, 'at most a minute')
 })
 
 t.test('[invocation/admission.7] leaving the queue frees the place in it', async t => {

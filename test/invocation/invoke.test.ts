@@ -265,7 +265,7 @@ t.test('[invocation/response.5] an answer that is none names the file of its fun
 
 t.test('[invocation/admission.6] a call that waited too long is told so, once', t => {
   const { runtime, admission, clock, start } = setup()
-  const fn = makeFn({ policy: { maxConcurrency: 1, defaultQueue: { maxQueue: 5, timeoutMs: 100 } } })
+  const fn = makeFn({ policy: { maxConcurrency: 1, defaultQueue: { maxQueue: 5, timeoutMs: 100, maxWaitMs: 0 } } })
   const running = start(fn)
   const waiting = start(fn)
   t.equal(waiting.phase, 'queued')

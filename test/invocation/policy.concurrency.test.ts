@@ -1,6 +1,13 @@
 import t from 'tap'
+import type { Policy } from '../../lib/core/catalog.ts'
 import { toAdmissionLimits } from '../../lib/invocation/policy.ts'
 import { TEST_POLICY } from '../helpers/fn.ts'
+
+/** The limits with their refusals as they are after a wait of 1.2 s. */
+const shown = (policy: Policy) => {
+  const limits = toAdmissionLimits(policy)
+  return { ...limits, overflow: limits.overflow(0), queueTimeout: limits.queueTimeout(1200) }
+}
 
 const POOL = {
   enabled: true,
@@ -14,17 +21,17 @@ const POOL = {
 }
 
 t.test('[invocation/admission.2, invocation/admission.3, invocation/admission.14] limits of a policy', async t => {
-  const defaultQueue = { maxQueue: 9, timeoutMs: 50 }
-  t.match(toAdmissionLimits({ ...TEST_POLICY, defaultQueue }), {
+  const defaultQueue = { maxQueue: 9, timeoutMs: 50, maxWaitMs: 0 }
+  t.match(shown({ ...TEST_POLICY, defaultQueue }), {
     maxWorkers: 20,
     maxQueue: 9,
     queueTimeoutMs: 50,
     overflow: { status: 429, message: 'concurrency limit reached' },
-    queueTimeout: { status: 429, message: 'concurrency queue timeout', headers: { 'Retry-After': '1' } },
+    queueTimeout: { status: 429, message: 'concurrency queue timeout', headers: { 'Retry-After': '2' } },
   })
-  t.match(toAdmissionLimits({ ...TEST_POLICY, defaultQueue, workerPool: POOL }), { maxQueue: 4, queueTimeoutMs: 5 })
-  t.match(toAdmissionLimits(TEST_POLICY), { maxWorkers: 20, maxQueue: 0, overflow: { status: 429 } })
-  t.match(toAdmissionLimits({ ...TEST_POLICY, workerPool: POOL }), {
+  t.match(shown({ ...TEST_POLICY, defaultQueue, workerPool: POOL }), { maxQueue: 4, queueTimeoutMs: 5 })
+  t.match(shown(TEST_POLICY), { maxWorkers: 20, maxQueue: 0, overflow: { status: 429 } })
+  t.match(shown({ ...TEST_POLICY, workerPool: POOL }), {
     maxWorkers: 3,
     maxQueue: 4,
     queueTimeoutMs: 5,
@@ -40,9 +47,9 @@ t.test('[invocation/admission.2, invocation/admission.3, invocation/admission.14
   ] as const) {
     const given = isSet ? null : defaultQueue
     const policy = { ...TEST_POLICY, maxConcurrency, defaultQueue: given, workerPool: { ...POOL, maxWorkers } }
-    t.match(toAdmissionLimits(policy), { maxWorkers: most, maxQueue: 4, overflow: { status: 503 } })
+    t.match(shown(policy), { maxWorkers: most, maxQueue: 4, overflow: { status: 503 } })
   }
-  t.match(toAdmissionLimits({ ...TEST_POLICY, maxConcurrency: 7, workerPool: { ...POOL, enabled: false } }), {
+  t.match(shown({ ...TEST_POLICY, maxConcurrency: 7, workerPool: { ...POOL, enabled: false } }), {
     maxWorkers: 7,
     maxQueue: 0,
     overflow: { status: 429, message: 'concurrency limit reached' },

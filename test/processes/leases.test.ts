@@ -13,7 +13,10 @@ class FakeCall implements AdmissionCall {
   slots: object | null = null
   queuePrevious: AdmissionCall | null = null
   queueNext: AdmissionCall | null = null
-  queueTimer: NodeJS.Timeout | null = null
+  handedAt = 0
+  cold = false
+  enteredAt = 0
+  refuseAt = 0
   fate = ''
 
   constructor(fn: FunctionVersion) {
