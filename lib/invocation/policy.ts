@@ -64,7 +64,8 @@ function toRefusal(code: ErrorCode, message: string, status: number): (waitMs: n
   const made: (GatewayError | undefined)[] = []
   return waitMs => {
     const seconds = Math.min(MAX_RETRY_AFTER, Math.max(1, Math.ceil(waitMs / 1000)))
-    return (made[seconds] ??= new GatewayError(code, message, { status, headers: { 'Retry-After': String(seconds) } }))
+    made[seconds] ??= new GatewayError(code, message, { status, headers: { 'Retry-After': String(seconds) } })
+    return made[seconds]
   }
 }
 

@@ -5,12 +5,23 @@ import type { RequestRecord } from './events.ts'
 import { toLogLine } from './log-line.ts'
 import { MAX_LOG_LINE_BYTES } from './line-buffer.ts'
 
-/** What JSON escapes, and what would turn or break a line where the log is read. */
+/** What JSON escapes, what would turn or break a line where the log is read, and what has more than one byte. */
+const NEEDS_CARE = /["\\\0-\x1f\x7f-\uffff]/
+/** Of these, what is escaped. */
 const NEEDS_ESCAPE = new RegExp(`["\\\\${UNSAFE_CHARACTERS}\\ud800-\\udfff]`)
 
 /** Characters of a text from the client in a machine line; of an overlong line the second number. */
 const TEXT_CHARS = 1024
 const SHORT_TEXT_CHARS = 96
+
+/** Routes whose part of a line is kept. */
+const MAX_TARGETS = 1000
+
+interface Target extends Pick<RequestRecord, 'fn' | 'version' | 'runtime'> {
+  chars: number
+  text: string
+  isWide: boolean
+}
 
 /**
  * Writes access lines, tens of thousands a second: the text of a second is made once, and a line goes straight into the
@@ -20,6 +31,10 @@ export class AccessLogFormat {
   #second = -1
   #clockText = ''
   #timeText = ''
+  /** The part of a line that names a route and its function, by route. */
+  readonly #targets = new Map<string | null, Target>()
+  /** True when the line that was made last has characters of several bytes. */
+  #isWide = false
 
   /** `12:03:04`, in local time. @param time - wall clock, ms */
   toClockText(time: number): string {
@@ -40,9 +55,8 @@ export class AccessLogFormat {
   toJsonLine(record: RequestRecord): string {
     this.#readSecond(record.time)
     const line = this.#toJson(record, TEXT_CHARS)
-    // A unit of a string takes three bytes at most.
-    if (line.length * 3 <= MAX_LOG_LINE_BYTES || Buffer.byteLength(line) <= MAX_LOG_LINE_BYTES) return line
-    return this.#toJson(record, SHORT_TEXT_CHARS)
+    if (line.length <= MAX_LOG_LINE_BYTES && !this.#isWide) return line
+    return Buffer.byteLength(line) <= MAX_LOG_LINE_BYTES ? line : this.#toJson(record, SHORT_TEXT_CHARS)
   }
 
   /**
@@ -51,22 +65,48 @@ export class AccessLogFormat {
    * @returns where the line ends
    */
   write(record: RequestRecord, bytes: Buffer, from: number): number {
-    return from + bytes.write(this.toJsonLine(record), from)
+    const line = this.toJsonLine(record)
+    return from + (this.#isWide ? bytes.write(line, from) : bytes.write(line, from, 'latin1'))
   }
 
   #toJson(record: RequestRecord, chars: number): string {
-    const { time, id, method, path, route, fn, version, runtime, status, durationMs, queuedMs } = record
-    const { bytesIn, bytesOut, ip, userAgent, traceId, error } = record
+    const { time, id, method, path, status, durationMs, queuedMs, bytesIn, bytesOut, ip, userAgent, traceId } = record
+    this.#isWide = false
     const level = status >= 500 ? 'error' : status >= 400 ? 'warn' : 'info'
     const millis = String(Math.trunc(time) % 1000).padStart(3, '0')
     return (
-      `{"time":"${this.#timeText}${millis}Z","level":"${level}","msg":"request","req_id":${toText(id, SHORT_TEXT_CHARS)}` +
-      `,"method":${toText(method, chars)},"path":${toText(path, chars)},"route":${toText(route, chars)}` +
-      `,"fn":${toText(fn, chars)},"version":${toText(version, chars)},"runtime":${toText(runtime, chars)}` +
+      `{"time":"${this.#timeText}${millis}Z","level":"${level}","msg":"request","req_id":${this.#toText(id, SHORT_TEXT_CHARS)}` +
+      `,"method":${this.#toText(method, chars)},"path":${this.#toText(path, chars)}${this.#toTarget(record, chars)}` +
       `,"status":${status},"dur_ms":${toMs(durationMs)},"queue_ms":${toMs(queuedMs)}` +
-      `,"bytes_in":${bytesIn},"bytes_out":${bytesOut},"ip":${toText(ip, chars)},"ua":${toText(userAgent, chars)}` +
-      `,"trace_id":"${traceId}"${error === null ? '' : `,"error":${toText(error, chars)}`}}`
+      `,"bytes_in":${bytesIn},"bytes_out":${bytesOut},"ip":${this.#toText(ip, chars)},"ua":${this.#toText(userAgent, chars)}` +
+      `,"trace_id":"${traceId}"${record.error === null ? '' : `,"error":${this.#toText(record.error, chars)}`}}`
     )
+  }
+
+  #toTarget(record: RequestRecord, chars: number): string {
+    const { route, fn, version, runtime } = record
+    const known = this.#targets.get(route)
+    if (known?.fn === fn && known.version === version && known.runtime === runtime && known.chars === chars) {
+      this.#isWide ||= known.isWide
+      return known.text
+    }
+    const before = this.#isWide
+    this.#isWide = false
+    const text =
+      `,"route":${this.#toText(route, chars)},"fn":${this.#toText(fn, chars)}` +
+      `,"version":${this.#toText(version, chars)},"runtime":${this.#toText(runtime, chars)}`
+    if (this.#targets.size >= MAX_TARGETS) this.#targets.clear()
+    this.#targets.set(route, { fn, version, runtime, chars, text, isWide: this.#isWide })
+    this.#isWide ||= before
+    return text
+  }
+
+  #toText(text: string | null, chars: number): string {
+    if (text === null) return 'null'
+    const kept = text.length > chars ? `${text.slice(0, chars)}...` : text
+    if (!NEEDS_CARE.test(kept)) return `"${kept}"`
+    this.#isWide = true
+    return NEEDS_ESCAPE.test(kept) ? escapeUnsafe(JSON.stringify(kept)) : `"${kept}"`
   }
 
   #readSecond(time: number): void {
@@ -87,10 +127,4 @@ function toMs(ms: number): string {
   if (us <= 0) return '0'
   const rest = us % 1000
   return `${(us - rest) / 1000}.${rest < 10 ? '00' : rest < 100 ? '0' : ''}${rest}`
-}
-
-function toText(text: string | null, chars: number): string {
-  if (text === null) return 'null'
-  const kept = text.length > chars ? `${text.slice(0, chars)}...` : text
-  return NEEDS_ESCAPE.test(kept) ? escapeUnsafe(JSON.stringify(kept)) : `"${kept}"`
 }

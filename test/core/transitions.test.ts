@@ -135,6 +135,14 @@ t.test(
     t.equal(toMaxActive({ ...policy, maxConcurrency: 3, workerPool: null }), 3)
     t.equal(toMaxActive({ ...policy, maxConcurrency: 3, defaultQueue: null, workerPool }), 3)
     t.equal(toMaxActive({ ...policy, maxConcurrency: 9, defaultQueue: null, workerPool }), 5)
-    t.equal(toMaxActive({ ...policy, maxConcurrency: 3, defaultQueue: { maxQueue: 1, timeoutMs: 1, maxWaitMs: 0 }, workerPool }), 5)
+    t.equal(
+      toMaxActive({
+        ...policy,
+        maxConcurrency: 3,
+        defaultQueue: { maxQueue: 1, timeoutMs: 1, maxWaitMs: 0 },
+        workerPool,
+      }),
+      5,
+    )
   },
 )
