@@ -19,7 +19,7 @@ interface Language {
   goal: { c16: number; c64: number; addedUs: number }
 }
 
-const LANGUAGES: Language[] = [
+export const LANGUAGES: Language[] = [
   {
     name: 'node',
     program: 'node',
@@ -80,8 +80,12 @@ function write(root: string, path: string, text: string): void {
   writeFileSync(file, text)
 }
 
-export async function start(args: string[], ready: RegExp): Promise<{ child: ChildProcess; match: RegExpExecArray }> {
-  const env = { ...process.env, FN_RUNTIMES: LANGUAGES.map(({ name }) => name).join(',') }
+export async function start(
+  args: string[],
+  ready: RegExp,
+  more: NodeJS.ProcessEnv = {},
+): Promise<{ child: ChildProcess; match: RegExpExecArray }> {
+  const env = { ...process.env, FN_RUNTIMES: LANGUAGES.map(({ name }) => name).join(','), ...more }
   // Into a file, as a service manager has it: reading access lines here would take the processor that is measured.
   const folder = mkdtempSync(join(tmpdir(), 'fngw-bench-out-'))
   const outPath = join(folder, 'out.log')
