@@ -195,7 +195,6 @@ class Follower implements Following {
   #waiting: Buffer[] = []
   #waitingBytes = 0
   #isPaused = false
-  #isScheduled = false
   #isEnded = false
 
   constructor(names: ReadonlySet<EventName>, sink: FollowerSink, begunAt: number, onEnd: () => void) {
@@ -211,13 +210,8 @@ class Follower implements Following {
     if (this.#waitingBytes + bytes.length > MAX_WAITING_BYTES) return false
     this.#waiting.push(bytes)
     this.#waitingBytes += bytes.length
-    if (this.#isPaused || this.#isScheduled) return true
     // Events of one turn of the event loop leave in one write.
-    this.#isScheduled = true
-    setImmediate(() => {
-      this.#isScheduled = false
-      this.#flush()
-    })
+    if (!this.#isPaused && this.#waiting.length === 1) setImmediate(() => this.#flush())
     return true
   }
 
