@@ -187,7 +187,7 @@ const UPPER = ['invocation', 'edge', 'http', 'assets', 'scheduler', 'jobs', 'con
 /** Folder to the folders it may import from, besides itself; `lib` stands for the files right in it. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   core: [],
-  files: [],
+  files: ['core'],
   config: ['core'],
   observe: ['core', 'files'],
   validation: ['core', 'config'],

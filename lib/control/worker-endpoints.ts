@@ -3,7 +3,7 @@
 import { performance } from 'node:perf_hooks'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
-import { readMemoryOf } from '../observe/process-metrics.ts'
+import { readMemoryOf } from '../core/host.ts'
 import type { LentWorker } from '../runtime/dispatcher.ts'
 import type { Runtime } from '../runtime/runtime.ts'
 import type { Worker } from '../runtime/worker.ts'

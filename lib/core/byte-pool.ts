@@ -1,8 +1,8 @@
 /**
- * Memory for bodies on their way through the gateway, used again and again. Page: core/byte-pool.
+ * Memory for bodies on their way through the gateway, used repeatedly. Page: core/byte-pool.
  *
- * A separate buffer for each body is memory outside the engine's heap that only its collector gives back: every 64 MiB of
- * them start a collection of everything, which takes longer than passing the bodies on.
+ * A separate buffer for each body is memory outside the V8 heap that only a garbage collection frees: every 64 MiB of
+ * them start a full collection, which takes longer than passing the bodies on.
  *
  *   take ─► [1 user] ─ hold ─► [2 users] ─ free ─► [1] ─ free ─► on its shelf ─► taken again, or given back to the system
  */
@@ -10,22 +10,21 @@
 import { availableParallelism, totalmem } from 'node:os'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { MessageChannel, type MessagePort } from 'node:worker_threads'
-import type { Clock } from './clock.ts'
+import { MessageChannel } from 'node:worker_threads'
+import { type Clock, Timer } from './clock.ts'
 import { BODY_MEMORY_SHARE, MAX_STREAM_LEADS } from './limits.ts'
 import { Semaphore } from './semaphore.ts'
 
 const KIB = 1024
 const MIB = 1024 * KIB
-/** Bytes of the smallest and the largest slab; each shelf has slabs of twice the bytes of the one before. */
+/** Bytes of the smallest and the largest slab; the slabs of each shelf are twice as large as those of the one before. */
 const SMALLEST_BYTES = 16 * KIB
 const LARGEST_BYTES = 32 * MIB
-/** Bytes that may lie on the shelves. */
+/** Bytes on all shelves. */
 const MAX_FREE_BYTES = 64 * MIB
-/** What was not needed for so long goes back to the system, milliseconds. */
+/** Milliseconds after which unused memory goes back to the system. */
 const TRIM_INTERVAL_MS = 1000
 
-/** One piece of memory. */
 interface Slab {
   readonly bytes: Buffer
   readonly shelf: Shelf
@@ -37,11 +36,11 @@ interface Slab {
 interface Shelf {
   readonly slabBytes: number
   readonly free: Slab[]
-  /** The fewest that were here since the last trim: that number was not needed. */
+  /** The minimum of free slabs since the last trim: that number was not needed. */
   fewest: number
 }
 
-/** Bytes that are held for one purpose. What has begun may go beyond the limit; nothing more begins while it is reached. */
+/** Bytes that are held for one purpose. Work that has begun may exceed the limit; no more work begins while it is reached. */
 export class ByteBudget {
   readonly limit: number
   used = 0
@@ -50,7 +49,7 @@ export class ByteBudget {
     this.limit = limit
   }
 
-  /** @param own - bytes of the asker: one alone may have more than the limit */
+  /** @param own - bytes of the caller: one alone may have more than the limit */
   isFull(own = 0): boolean {
     return this.used - own >= this.limit
   }
@@ -71,15 +70,14 @@ export class BytePool {
   /** Of request bodies, and of responses that clients have not read. */
   readonly received: ByteBudget
   readonly unread: ByteBudget
-  /** Limits the streams that may have more under way than their window: memory for slow clients stays bounded. */
+  /** Limits the streams with more bytes under way than their window: memory for slow clients stays bounded. */
   readonly leads = new Semaphore(MAX_STREAM_LEADS)
-  readonly #clock: Clock
+  readonly #timer: Timer
   readonly #onFree: (bytes: Buffer) => void
   readonly #shelves: Shelf[] = []
-  /** Weak: a slab that was lost, as by a connection that broke, is collected as any buffer is. */
+  /** Weak: a slab that was lost, such as by a broken connection, is collected as any buffer. */
   readonly #slabs = new WeakMap<object, Slab>()
   #freeBytes = 0
-  #timer: NodeJS.Timeout | null = null
 
   /**
    * @param onFree - gets memory that is no longer used: a test overwrites it to catch code that still reads it
@@ -88,23 +86,23 @@ export class BytePool {
   constructor(clock: Clock, onFree: (bytes: Buffer) => void = () => {}, budgetBytes = Number.POSITIVE_INFINITY) {
     this.received = new ByteBudget(budgetBytes)
     this.unread = new ByteBudget(budgetBytes)
-    this.#clock = clock
+    this.#timer = new Timer(clock, true)
     this.#onFree = onFree
     for (let slabBytes = SMALLEST_BYTES; slabBytes <= LARGEST_BYTES; slabBytes *= 2)
       this.#shelves.push({ slabBytes, free: [], fewest: 0 })
   }
 
-  /** Bytes that lie unused. */
+  /** Bytes on the shelves. */
   get freeBytes(): number {
     return this.#freeBytes
   }
 
-  /** A number of bytes of any content for one user. More than the largest slab has is plain memory. */
+  /** A number of bytes with any content for one user. More than the largest slab has is plain memory. */
   take(bytes: number): Buffer {
-    // 16 KiB are 2^14: the shelf of what needs no more than that is the first one.
+    // 16 KiB are 2^14: the first shelf is for all that need no more.
     const shelf = this.#shelves[Math.max(0, 18 - Math.clz32(bytes - 1))]
     if (shelf === undefined) return Buffer.allocUnsafeSlow(bytes)
-    const slab = this.#unshelve(shelf) ?? this.#make(shelf)
+    const slab = this.#unshelve(shelf)
     slab.users = 1
     return slab.bytes.subarray(0, bytes)
   }
@@ -117,7 +115,7 @@ export class BytePool {
     return true
   }
 
-  /** The same bytes for as long as the caller wants, until it frees them: held where they lie in the pool, else copied. */
+  /** The same bytes until the caller frees them: held in place in the pool, else copied. */
   keep(view: Buffer): Buffer {
     if (this.hold(view)) return view
     const copy = this.take(view.length)
@@ -133,17 +131,15 @@ export class BytePool {
     if (slab.users === 0) this.#shelve(slab)
   }
 
-  #make(shelf: Shelf): Slab {
+  #unshelve(shelf: Shelf): Slab {
+    const free = shelf.free.pop()
+    if (free !== undefined) {
+      this.#freeBytes -= shelf.slabBytes
+      if (shelf.free.length < shelf.fewest) shelf.fewest = shelf.free.length
+      return free
+    }
     const slab = { bytes: Buffer.allocUnsafeSlow(shelf.slabBytes), shelf, users: 0 }
     this.#slabs.set(slab.bytes.buffer, slab)
-    return slab
-  }
-
-  #unshelve(shelf: Shelf): Slab | undefined {
-    const slab = shelf.free.pop()
-    if (slab === undefined) return undefined
-    this.#freeBytes -= shelf.slabBytes
-    if (shelf.free.length < shelf.fewest) shelf.fewest = shelf.free.length
     return slab
   }
 
@@ -156,12 +152,11 @@ export class BytePool {
     }
     shelf.free.push(slab)
     this.#freeBytes += shelf.slabBytes
-    if (this.#timer === null) this.#planTrim()
+    if (!this.#timer.isSet) this.#planTrim()
   }
 
   #planTrim(): void {
-    this.#timer = this.#clock.setTimeout(() => this.#trim(), TRIM_INTERVAL_MS)
-    this.#timer.unref?.()
+    this.#timer.set(TRIM_INTERVAL_MS, () => this.#trim())
   }
 
   #trim(): void {
@@ -172,29 +167,23 @@ export class BytePool {
       }
       shelf.fewest = shelf.free.length
     }
-    this.#timer = null
     if (this.#freeBytes > 0) this.#planTrim()
   }
 }
 
-/** A port that is closed, as is its other end: a message that it is given is gone at once. */
-function toNowhere(): MessagePort {
-  const { port1 } = new MessageChannel()
-  port1.close()
-  return port1
-}
-
-const NOWHERE = toNowhere()
+/** A closed port with a closed other end: it drops every message at once. */
+const NOWHERE = new MessageChannel().port1
+NOWHERE.close()
 
 /**
- * Gives memory back now and not when the engine collects it next: what is sent away is gone with its message. The view must
+ * Gives memory back now and not at the next garbage collection: memory that is transferred is freed with its message. The view must
  * have its memory for itself, and must not be read afterwards.
  */
 export function giveBack({ buffer }: Uint8Array): void {
   NOWHERE.postMessage(null, [buffer as ArrayBuffer])
 }
 
-/** Bytes in one piece, or in the pieces in which they arrived: joining them would copy them. */
+/** Bytes in one piece, or in the pieces that arrived: joining them would copy them. */
 export type Bytes = Buffer | readonly Buffer[]
 
 export function lengthOf(bytes: Bytes): number {
@@ -216,7 +205,15 @@ export function copyOf(bytes: Bytes): Buffer {
 }
 
 /** Bytes of bodies between two collections. */
-const COLLECT_BYTES = 4 * 1024 * 1024
+const COLLECT_BYTES = 4 * MIB
+
+/** Does nothing in a host application: its heap and the flags of its V8 are not the gateway's. */
+let collectYoung: () => void = () => {}
+
+/** For processes that run nothing but a gateway. */
+export function enableYoungCollection(): void {
+  collectYoung = findCollector()
+}
 
 /**
  * Collects young garbage after a number of bytes of request bodies. Node allocates each piece of a request's body outside the V8
@@ -227,7 +224,7 @@ export class YoungGarbage {
   readonly #collect: () => void
   #bytes = 0
 
-  constructor(collect: () => void = () => collectYoung()) {
+  constructor(collect = () => collectYoung()) {
     this.#collect = collect
   }
 
@@ -240,17 +237,9 @@ export class YoungGarbage {
   }
 }
 
-/** Nothing in a host application: its heap and the flags of its V8 are not the gateway's. */
-let collectYoung: () => void = () => {}
-
-/** For processes that run nothing but a gateway. */
-export function enableYoungCollection(): void {
-  collectYoung = findCollector()
-}
-
 /**
- * The engine's own collector, which it shows to contexts that are made while a flag is set; nothing where it does not. The flag stays:
- * Lua threads that begin later find the collector too.
+ * V8's own garbage collector, which new contexts can see while a flag is set. The flag stays: Lua threads that begin later find
+ * the collector too.
  */
 export function findCollector(): () => void {
   setFlagsFromString('--expose-gc')

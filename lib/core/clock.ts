@@ -1,4 +1,4 @@
-/** Time as a value, so that tests can own it. Owner: §8 (durations never depend on the wall clock). */
+/** Time as a value, so that tests can control it. Owner: §8 (durations never depend on the wall clock). */
 
 export interface Clock {
   /** Milliseconds since the epoch; may jump. For timestamps and schedules. */

@@ -1,17 +1,18 @@
 /**
- * Cron texts as sets of numbers, and the wall-clock times that they mean. Reads fields with cron-parser and refuses what the
- * specification does not have; what times mean in a zone is the question of scheduler/cron-times. Spec: §2.13.
+ * Cron texts, time zones, and the moments at which a text is due in a zone. cron-parser reads the fields; anything that the
+ * specification does not have is refused. Spec: §2.13, page scheduler/schedule.
  */
 
 import { createRequire } from 'node:module'
+import { getOrMake } from './collections.ts'
+import { orNull } from './errors.ts'
 
-/** A cron text, read. Numbers are sorted. */
 export interface Cron {
   /** With single spaces, macros in lower case. */
   text: string
-  seconds: readonly number[]
-  minutes: readonly number[]
-  hours: readonly number[]
+  seconds: ReadonlySet<number>
+  minutes: ReadonlySet<number>
+  hours: ReadonlySet<number>
   days: ReadonlySet<number>
   /** 1 to 12. */
   months: ReadonlySet<number>
@@ -35,19 +36,15 @@ const MACROS: Readonly<Record<string, string>> = {
 export const CRON_RULE = `a cron text of 5 or 6 fields, or one of ${Object.keys(MACROS).join(' ')}`
 
 const MAX_CRON_CHARS = 200
-/** What the specification has; cron-parser would also take `L`, `#` and `H`, which stands for a random number. */
+/** cron-parser would also accept `L`, `#` and `H`, which stands for a random number. */
 const ITEM = /^(\*|\?|\d{1,2}|[a-z]{3})(-(\d{1,2}|[a-z]{3}))?(\/\d{1,2})?$/i
 const NAMES = /jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat/i
-const ONE_DAY = 86_400_000
-/** February 29 may be eight years away. */
-const MAX_DAYS = 9 * 366
 
-type FieldName = 'second' | 'minute' | 'hour' | 'dayOfMonth' | 'month' | 'dayOfWeek'
-type Values = Readonly<Record<FieldName, readonly number[]>>
-const FIELDS: readonly FieldName[] = ['second', 'minute', 'hour', 'dayOfMonth', 'month', 'dayOfWeek']
+const FIELDS = ['second', 'minute', 'hour', 'dayOfMonth', 'month', 'dayOfWeek'] as const
 const FIELD_LABELS = ['second', 'minute', 'hour', 'day of month', 'month', 'day of week']
+const DAY_FIELDS = [3, 5]
 
-/** @returns why it is none, as the end of a sentence */
+/** @returns why it is not a cron text, as the end of a sentence */
 export function parseCron(given: string): Cron | { problem: string } {
   const text = given.trim().replace(/\s+/g, ' ')
   if (text.length > MAX_CRON_CHARS) return { problem: `it has more than ${MAX_CRON_CHARS} characters` }
@@ -56,123 +53,85 @@ export function parseCron(given: string): Cron | { problem: string } {
   const parts = (macro === null ? text : MACROS[macro]!).split(' ')
   if (parts.length !== 5 && parts.length !== 6) return { problem: `it has ${parts.length} fields` }
   if (parts.length === 5) parts.unshift('0')
-  const wrong = findWrong(parts)
-  if (wrong !== null) return { problem: wrong }
-  try {
-    const cron = toCron(macro ?? text, parts, readValues(parts.map(toSundayLast)))
-    return nextWallTime(cron, 0) === null ? { problem: 'no such date ever comes' } : cron
-  } catch (error) {
-    const { message } = error as Error
-    return { problem: /explicit day of month/.test(message) ? 'no such date ever comes' : lowerFirst(message) }
-  }
-}
-
-function findWrong(parts: readonly string[]): string | null {
   for (const [index, part] of parts.entries()) {
     const bad = part.split(',').find(item => !ITEM.test(item) || (/[a-z]/i.test(item) && !NAMES.test(item)))
-    if (bad !== undefined) return `its ${FIELD_LABELS[index]} "${part}" has "${bad}"`
-    if (part.includes('?') && index !== 3 && index !== 5) return `its ${FIELD_LABELS[index]} is "?"`
+    if (bad !== undefined) return { problem: `its ${FIELD_LABELS[index]} "${part}" has "${bad}"` }
+    if (part.includes('?') && !DAY_FIELDS.includes(index)) return { problem: `its ${FIELD_LABELS[index]} is "?"` }
   }
-  return null
-}
-
-/** `FRI-SUN` ends with day 7. */
-function toSundayLast(part: string, index: number): string {
-  return index === 5 ? part.replace(/-sun\b/gi, '-7') : part
-}
-
-function readValues(parts: readonly string[]): Values {
   try {
-    return parseParts(parts)
+    return { text: macro ?? text, ...readParts(parts) }
   } catch (error) {
-    // Numbers that a list names twice, as `0,7` and `1-5,3` do, are no fault.
-    if (!/duplicate values/.test((error as Error).message)) throw error
+    const { message } = error as Error
+    if (/explicit day of month/.test(message)) return { problem: 'no such date ever comes' }
+    return { problem: message.charAt(0).toLowerCase() + message.slice(1) }
   }
-  const values = { ...parseParts(parts.map(part => (part.includes(',') ? '*' : part))) } as Record<FieldName, number[]>
-  for (const [index, part] of parts.entries()) {
-    if (!part.includes(',')) continue
-    const name = FIELDS[index]!
-    const items = part.split(',').flatMap(item => parseParts(parts.map((_, i) => (i === index ? item : '*')))[name])
-    values[name] = [...new Set(items)]
-  }
-  return values
 }
 
-/** Only who uses cron texts pays for the package. */
+/** @throws Error with the reason, in words of cron-parser */
+function readParts(parts: readonly string[]): Omit<Cron, 'text'> {
+  // `FRI-SUN` ends with day 7.
+  const numbered = parts.with(5, parts[5]!.replace(/-sun\b/gi, '-7'))
+  const fields = parseFields(numbered.map(withoutRepeats))
+  const valuesOf = (name: (typeof FIELDS)[number]) => new Set(fields[name].values as readonly number[])
+  return {
+    seconds: valuesOf('second'),
+    minutes: valuesOf('minute'),
+    hours: valuesOf('hour'),
+    days: valuesOf('dayOfMonth'),
+    months: valuesOf('month'),
+    weekdays: new Set([...valuesOf('dayOfWeek')].map(day => day % 7)),
+    hasDays: !fields.dayOfMonth.isWildcard,
+    hasWeekdays: !fields.dayOfWeek.isWildcard,
+  }
+}
+
+/** A list with each number once: cron-parser refuses `0,7` and `1-5,3`. */
+function withoutRepeats(part: string, index: number): string {
+  if (!part.includes(',')) return part
+  const values = part.split(',').flatMap((item): readonly unknown[] => {
+    const { values } = parseFields(FIELDS.map((_, at) => (at === index ? item : '*')))[FIELDS[index]!]
+    return values
+  })
+  return [...new Set(values)].join(',')
+}
+
+/** Loads the package for the first cron text. */
 const load = createRequire(import.meta.url)
 
-function parseParts(parts: readonly string[]): Values {
+function parseFields(parts: readonly string[]) {
   const { CronExpressionParser } = load('cron-parser') as typeof import('cron-parser')
-  const { fields } = CronExpressionParser.parse(parts.join(' '), { tz: 'UTC', currentDate: 0 })
-  return Object.fromEntries(FIELDS.map(name => [name, fields[name].values as readonly number[]])) as Values
+  return CronExpressionParser.parse(parts.join(' '), { tz: 'UTC', currentDate: 0 }).fields
 }
 
-function toCron(text: string, parts: readonly string[], values: Values): Cron {
-  const isOpen = (part: string): boolean => part === '*' || part === '?'
-  return {
-    text,
-    seconds: toSorted(values.second),
-    minutes: toSorted(values.minute),
-    hours: toSorted(values.hour),
-    days: new Set(values.dayOfMonth),
-    months: new Set(values.month),
-    weekdays: new Set(values.dayOfWeek.map(day => day % 7)),
-    hasDays: !isOpen(parts[3]!),
-    hasWeekdays: !isOpen(parts[5]!),
-  }
-}
-
-function toSorted(values: readonly number[]): number[] {
-  return [...values].sort((a, b) => a - b)
-}
-
-function lowerFirst(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1)
-}
+/** February 29 may be eight years away. */
+const MAX_YEARS = 9
 
 /**
  * The first wall-clock time of a cron text after another one. Wall-clock times are ms as if their zone were UTC.
  * @returns null when none comes within nine years
  */
 export function nextWallTime(cron: Cron, after: number): number | null {
-  const start = Math.floor(after / 1000) * 1000 + 1000
-  let day = Math.floor(start / ONE_DAY) * ONE_DAY
-  const last = day + MAX_DAYS * ONE_DAY
-  const time = isDay(cron, day) ? nextTimeOfDay(cron, (start - day) / 1000) : null
-  if (time !== null) return day + time * 1000
-  for (day += ONE_DAY; day <= last; ) {
-    if (isDay(cron, day)) return day + nextTimeOfDay(cron, 0)! * 1000
-    day = cron.months.has(new Date(day).getUTCMonth() + 1) ? day + ONE_DAY : toNextMonth(day)
+  const { months, hours, minutes, seconds } = cron
+  const date = new Date(Math.floor(after / 1000) * 1000 + 1000)
+  const lastYear = date.getUTCFullYear() + MAX_YEARS
+  while (date.getUTCFullYear() <= lastYear) {
+    if (!months.has(date.getUTCMonth() + 1)) {
+      date.setUTCMonth(date.getUTCMonth() + 1, 1)
+      date.setUTCHours(0, 0, 0)
+    } else if (!isDay(cron, date)) date.setUTCHours(24, 0, 0)
+    else if (!hours.has(date.getUTCHours())) date.setUTCHours(date.getUTCHours() + 1, 0, 0)
+    else if (!minutes.has(date.getUTCMinutes())) date.setUTCMinutes(date.getUTCMinutes() + 1, 0)
+    else if (!seconds.has(date.getUTCSeconds())) date.setUTCSeconds(date.getUTCSeconds() + 1)
+    else return date.getTime()
   }
   return null
 }
 
-/** With both days restricted either one will do. */
-function isDay({ days, months, weekdays, hasDays, hasWeekdays }: Cron, day: number): boolean {
-  const date = new Date(day)
-  if (!months.has(date.getUTCMonth() + 1)) return false
+/** When both days are restricted, one of them is enough. */
+function isDay({ days, weekdays, hasDays, hasWeekdays }: Cron, date: Date): boolean {
   const isOne = days.has(date.getUTCDate())
   const isOther = weekdays.has(date.getUTCDay())
   return hasDays && hasWeekdays ? isOne || isOther : isOne && isOther
-}
-
-function toNextMonth(day: number): number {
-  const date = new Date(day)
-  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 1)
-}
-
-/** @returns seconds of the day, at least `from`; null when the day has none any more */
-function nextTimeOfDay({ seconds, minutes, hours }: Cron, from: number): number | null {
-  for (const hour of hours) {
-    if (hour * 3600 + 3599 < from) continue
-    for (const minute of minutes) {
-      const base = hour * 3600 + minute * 60
-      if (base + 59 < from) continue
-      const second = seconds.find(one => base + one >= from)
-      if (second !== undefined) return base + second
-    }
-  }
-  return null
 }
 
 export interface Zone {
@@ -196,62 +155,39 @@ export function parseTimezone(text: string): string | null {
   const known = { utc: 'UTC', z: 'Z', local: 'local' }[text.toLowerCase()]
   if (known !== undefined) return known
   if (OFFSET.test(text)) return text
-  if (!REGION.test(text)) return null
-  try {
-    new Intl.DateTimeFormat('en-US', { timeZone: text })
-    return text
-  } catch {
-    return null
-  }
+  return REGION.test(text) && orNull(() => new Intl.DateTimeFormat('en-US', { timeZone: text })) !== null ? text : null
 }
 
-/** @param name - as `parseTimezone` gives it */
+/** @param name - from `parseTimezone` */
 export function toZone(name: string): Zone {
   if (name === 'UTC' || name === 'Z') return { name, offsetAt: () => 0 }
   if (name === 'local') return { name, offsetAt: at => -new Date(at).getTimezoneOffset() * MINUTE }
   const parts = OFFSET.exec(name)
-  if (parts === null) return new RegionZone(name)
+  if (parts === null) return toRegionZone(name)
   const offset = (Number(parts[2]) * 60 + Number(parts[3])) * MINUTE * (parts[1] === '-' ? -1 : 1)
   return { name, offsetAt: () => offset }
 }
 
-/** A zone by the rules that node has of it. */
-class RegionZone implements Zone {
-  readonly name: string
-  readonly #format: Intl.DateTimeFormat
-  readonly #known = new Map<number, number>()
-
-  constructor(name: string) {
-    this.name = name
-    this.#format = new Intl.DateTimeFormat('en-US', {
-      timeZone: name,
-      hourCycle: 'h23',
-      year: 'numeric',
-      month: 'numeric',
-      day: 'numeric',
-      hour: 'numeric',
-      minute: 'numeric',
-      second: 'numeric',
-    })
-  }
-
-  offsetAt(at: number): number {
-    const quarter = Math.floor(at / QUARTER)
-    const known = this.#known.get(quarter)
-    if (known !== undefined) return known
-    if (this.#known.size >= MAX_KNOWN) this.#known.clear()
-    const offset = this.#read(quarter * QUARTER)
-    this.#known.set(quarter, offset)
-    return offset
-  }
-
-  #read(at: number): number {
-    const [month, day, year, hour, minute, second] = this.#format.format(at).match(/\d+/g)!.map(Number)
-    return Date.UTC(year!, month! - 1, day!, hour!, minute!, second!) - at
+/** A zone by the rules of Node's time zone data. */
+function toRegionZone(name: string): Zone {
+  const date = { year: 'numeric', month: 'numeric', day: 'numeric' } as const
+  const time = { hour: 'numeric', minute: 'numeric', second: 'numeric' } as const
+  const format = new Intl.DateTimeFormat('en-US', { timeZone: name, hourCycle: 'h23', ...date, ...time })
+  const known = new Map<number, number>()
+  return {
+    name,
+    offsetAt: at => {
+      const quarter = Math.floor(at / QUARTER) * QUARTER
+      if (known.size >= MAX_KNOWN) known.clear()
+      return getOrMake(known, quarter, () => {
+        const [month, day, year, hour, minute, second] = format.format(quarter).match(/\d+/g)!.map(Number)
+        return Date.UTC(year!, month! - 1, day!, hour!, minute!, second!) - quarter
+      })
+    },
   }
 }
 
-/** A moment as people of a zone write it, with its offset: `2026-11-23T09:00:00+01:00`. */
+/** A moment in the notation of a zone, with its offset: `2026-11-23T09:00:00+01:00`. */
 export function toZonedText(at: number, zone: Zone): string {
   const offset = zone.offsetAt(at)
   const minutes = Math.abs(Math.round(offset / MINUTE))
@@ -261,13 +197,13 @@ export function toZonedText(at: number, zone: Zone): string {
 }
 
 const HOUR = 3_600_000
-/** Further than this no clock is from another one of its zone within a few days. */
+/** The maximum difference between two offsets of one zone within a few days. */
 const AROUND = 36 * HOUR
-/** Farthest that a summer time goes back. */
+/** The maximum by which clocks go back. */
 const MAX_BACK = 3 * HOUR
 
 /**
- * When a cron text is due in a zone.
+ * The next moment at which a cron text is due in a zone.
  *
  *   clocks go forward   a time that is skipped is due at the first moment after the gap
  *   clocks go back      a time that comes twice is due the first time only
@@ -276,44 +212,32 @@ const MAX_BACK = 3 * HOUR
  * @returns null when nothing is due within nine years
  */
 export function nextCronTime(cron: Cron, zone: Zone, after: number): number | null {
-  if (cron.hours.length === 24) return nextOfEveryHour(cron, zone, after)
-  let wall = nextWallTime(cron, after + zone.offsetAt(after))
-  while (wall !== null) {
-    const at = momentsOf(wall, zone)[0] ?? endOfGap(wall, zone)
-    if (at > after) return at
-    wall = nextWallTime(cron, wall)
-  }
-  return null
-}
-
-function nextOfEveryHour(cron: Cron, zone: Zone, after: number): number | null {
+  const isHourly = cron.hours.size === 24
   const offset = zone.offsetAt(after)
+  let next: number | null = null
   let wall = nextWallTime(cron, after + offset)
-  let found: number | null = null
-  while (wall !== null && found === null) {
-    found = momentsOf(wall, zone).find(at => at > after) ?? null
-    if (found === null) wall = nextWallTime(cron, wall)
+  while (wall !== null && next === null) {
+    const moments = momentsOf(wall, zone)
+    if (moments.length === 0 && !isHourly) moments.push(findChange(zone, wall - AROUND, wall + AROUND))
+    next = (isHourly ? moments : moments.slice(0, 1)).find(at => at > after) ?? null
+    if (next === null) wall = nextWallTime(cron, wall)
   }
-  if (zone.offsetAt(after + MAX_BACK) >= offset) return found
-  // The clocks go back soon: the second pass has times that lie behind the wall clock of now.
+  if (!isHourly || zone.offsetAt(after + MAX_BACK) >= offset) return next
+  // The clocks go back soon: the second pass has times that are before the wall clock of now.
   const change = findChange(zone, after, after + MAX_BACK)
-  const again = nextWallTime(cron, change + zone.offsetAt(change) - 1)
-  const second = again === null ? null : again - zone.offsetAt(change)
-  return found === null || (second !== null && second > after && second < found) ? second : found
+  const wallAgain = nextWallTime(cron, change + zone.offsetAt(change) - 1)
+  const again = wallAgain === null ? null : wallAgain - zone.offsetAt(change)
+  return again !== null && again > after && (next === null || again < next) ? again : next
 }
 
-/** When the clocks show a time: once as a rule, twice after they went back, never when they skip it. */
+/** The moments at which the clocks show a time: usually one, two after they went back, none when they skip it. */
 function momentsOf(wall: number, zone: Zone): number[] {
   const offsets = new Set([zone.offsetAt(wall - AROUND), zone.offsetAt(wall + AROUND)])
   const moments = [...offsets].map(offset => wall - offset).filter(at => at + zone.offsetAt(at) === wall)
   return moments.sort((a, b) => a - b)
 }
 
-function endOfGap(wall: number, zone: Zone): number {
-  return findChange(zone, wall - AROUND, wall + AROUND)
-}
-
-/** The first moment with the offset of `to`, which is another one than that of `from`. */
+/** The first moment with the offset of `to`, which differs from that of `from`. */
 function findChange(zone: Zone, from: number, to: number): number {
   const offset = zone.offsetAt(to)
   let [before, since] = [from, to]

@@ -35,7 +35,7 @@ export const ERROR_STATUS = {
 export type ErrorCode = keyof typeof ERROR_STATUS
 
 interface GatewayErrorOptions {
-  /** Overrides the status of the table (`overflow_status`, §2.8). */
+  /** Replaces the status of the table (`overflow_status`, §2.8). */
   status?: number
   /** Response headers the status needs, such as `Allow` or `Retry-After`. */
   headers?: Record<string, string>
@@ -44,7 +44,7 @@ interface GatewayErrorOptions {
   cause?: unknown
 }
 
-/** Where a handler failed, for logs and development answers. */
+/** The place where a handler failed, for logs and development responses. */
 export interface ErrorDetail {
   file?: string
   line?: number
@@ -79,15 +79,15 @@ export function isThrottled(error: GatewayError | null): boolean {
   return error !== null && (error.code === 'CONCURRENCY_LIMIT' || error.code === 'POOL_OVERFLOW')
 }
 
-/** A problem found outside a request: which file, which rule, what to do. Never thrown. */
+/** A problem found outside a request. Never thrown. */
 export interface Warning {
   /** Stable rule id, such as `AMBIGUOUS_METHOD_PREFIX`. */
   code: string
   /** Path below the functions root, posix separators; `.` is the root itself. */
   path: string
-  /** What is wrong, with field, rule and value. */
+  /** With field, rule and value. */
   message: string
-  /** How to mend it. */
+  /** How to fix it. */
   hint: string
 }
 
@@ -102,7 +102,7 @@ export function toGatewayError(error: unknown): GatewayError {
   return new GatewayError('INTERNAL', 'gateway exception', { cause: error })
 }
 
-/** The result of work that may fail in a way that says nothing more than that there is none. */
+/** The result of work; null when it fails, for whatever reason. */
 export function orNull<T>(work: () => T): T | null {
   try {
     return work()

@@ -9,7 +9,7 @@ export function isHeaderName(text: string): boolean {
   return HEADER_NAME.test(text)
 }
 
-/** The first character that a header value cannot carry; null when there is none. */
+/** The first character that is not allowed in a header value; null when there is none. */
 export function findUnsendable(value: string): string | null {
   return UNSENDABLE.exec(value)?.[0] ?? null
 }
@@ -77,10 +77,8 @@ export function decodePercent(text: string): string | null {
  */
 export function matchesTag(list: string, etag: string, isWeak: boolean): boolean {
   if (list.trim() === '*') return true
-  for (const [tag] of list.matchAll(/(?:W\/)?"[^"]*"/g)) {
-    if (tag === etag || (isWeak && tag === `W/${etag}`)) return true
-  }
-  return false
+  const tags: readonly string[] = list.match(/(?:W\/)?"[^"]*"/g) ?? []
+  return tags.includes(etag) || (isWeak && tags.includes(`W/${etag}`))
 }
 
 /**

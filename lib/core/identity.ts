@@ -82,7 +82,7 @@ export function isReservedPath(urlPath: string): boolean {
 
 /** The key of a function version in records and state files: `runtime/name@version`. */
 export function toFunctionKey(runtime: RuntimeName, name: string, version: string | null): string {
-  // In one piece, which a map hashes and compares quicker than the parts that a template keeps.
+  // In one piece: a map hashes and compares it faster than the parts of a template.
   return [runtime, '/', name, '@', version ?? 'default'].join('')
 }
 
@@ -97,7 +97,7 @@ export const ADAPTER_SPELLINGS = {
   'api-gateway-v2': 'cloud-lambda',
   worker: 'edge-worker',
   workers: 'edge-worker',
-  // Names of the nearest existing system, accepted without a word.
+  // Names of the nearest existing system, accepted without a warning.
   'aws-lambda': 'cloud-lambda',
   'cloudflare-worker': 'edge-worker',
   'cloudflare-workers': 'edge-worker',

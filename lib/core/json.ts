@@ -1,19 +1,16 @@
-/** JSON values, and JSON text put together from parts that are mostly text that never changes. Owner: §2.5. */
+/** JSON values, and JSON text that is assembled from parts which rarely change. Owner: §2.5. */
 
-/** True for what JSON calls an object. */
+import { orNull } from './errors.ts'
+
+/** True for an object in the sense of JSON. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** The object that a JSON text is; null for any other text. */
+/** The object of a JSON text; null for any other text. */
 export function parseObject(text: string | null): Record<string, unknown> | null {
-  if (text === null) return null
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : null
-  } catch {
-    return null
-  }
+  const value: unknown = text === null ? null : orNull(() => JSON.parse(text))
+  return isObject(value) ? value : null
 }
 
 /** What JSON escapes: quote, backslash, controls; lone surrogates are left to JSON.stringify as well. */

@@ -4,17 +4,15 @@ import { decodePercent } from './http-text.ts'
 import { isReservedPath } from './identity.ts'
 import { MAX_PATTERN_CHARS, MAX_PATTERN_SEGMENTS } from './limits.ts'
 
-type SegmentKind = 'static' | 'param' | 'catch-all' | 'optional-catch-all' | 'wildcard'
-
 export interface Segment {
-  kind: SegmentKind
+  kind: 'static' | 'param' | 'catch-all' | 'optional-catch-all' | 'wildcard'
   /** Static: decoded, then escaped as in a canonical path (`escapeSegment`). Else the param's name. */
   text: string
-  /** The segment as it stands in `Pattern.text`: `users`, `:id`, `:slug*`, `:slug*?`, `*`. */
+  /** As in `Pattern.text`: `users`, `:id`, `:slug*`, `:slug*?`, `*`. */
   canonical: string
 }
 
-/** Fields only: other processes of a gateway get it as a copy. */
+/** Fields only: other processes of a gateway get a copy. */
 export interface Pattern {
   /** Canonical text: `/users/:id`, `/docs/:slug*`, `/docs/:slug*?`, `/hello/*`. */
   readonly text: string
@@ -24,25 +22,27 @@ export interface Pattern {
   readonly shape: string
 }
 
-/** Which rule a text breaks; continues the sentence "the route ...". */
+/** A broken rule, which continues the sentence "the route ...". */
 export interface PatternProblem {
   problem: string
 }
 
-/** The param that holds what a trailing `*` matched. */
+/** The param for a trailing `*`. */
 const WILDCARD_PARAM = 'wildcard'
-/** Param names are kept as they are written, case included. */
 const NAME = '([a-zA-Z0-9_-]+)'
 /** `:id {id} [id]`, then the same for the two catch-alls. */
-const DYNAMIC: readonly [SegmentKind, RegExp][] = [
-  ['param', new RegExp(`^(?::${NAME}|\\{${NAME}\\}|\\[${NAME}\\])$`)],
-  ['catch-all', new RegExp(`^(?::${NAME}\\*|\\{${NAME}\\*\\}|\\[\\.\\.\\.${NAME}\\])$`)],
-  ['optional-catch-all', new RegExp(`^(?::${NAME}\\*\\?|\\{${NAME}\\*\\?\\}|\\[\\[\\.\\.\\.${NAME}\\]\\])$`)],
-]
-const SUFFIX: Readonly<Record<string, string>> = { param: '', 'catch-all': '*', 'optional-catch-all': '*?' }
+const DYNAMIC = [
+  { kind: 'param', suffix: '', form: new RegExp(`^(?::${NAME}|\\{${NAME}\\}|\\[${NAME}\\])$`) },
+  { kind: 'catch-all', suffix: '*', form: new RegExp(`^(?::${NAME}\\*|\\{${NAME}\\*\\}|\\[\\.\\.\\.${NAME}\\])$`) },
+  {
+    kind: 'optional-catch-all',
+    suffix: '*?',
+    form: new RegExp(`^(?::${NAME}\\*\\?|\\{${NAME}\\*\\?\\}|\\[\\[\\.\\.\\.${NAME}\\]\\])$`),
+  },
+] as const
 /** RFC 3986 path characters without those that mark params. */
 const STATIC = /^(?:[a-zA-Z0-9._~!$&'()+,;=@-]|%[0-9a-fA-F]{2})+$/
-/** Static text that says nothing else. */
+/** Static text without escapes and marks. */
 const PLAIN = /^[a-zA-Z0-9_-]+$/
 /** Cannot occur in static text, so a shape is never ambiguous. */
 const MARK = '\0'
@@ -51,7 +51,7 @@ const MARK = '\0'
  * Reads a route. Params may be written `:id`, `{id}` or `[id]`, catch-alls (one or more segments) `:slug*` or
  * `[...slug]`, optional ones (zero or more) `:slug*?` or `[[...slug]]`; a trailing `*` takes one or more segments as the
  * param `wildcard`. Doubled and trailing slashes are dropped.
- * @param text - as it stands in `invoke.routes` or `fn.routes.json`, or as it follows from file names
+ * @param text - from `invoke.routes`, `fn.routes.json` or file names
  */
 export function parsePattern(text: string): Pattern | PatternProblem {
   if (!text.startsWith('/')) return { problem: 'must start with "/"' }
@@ -62,7 +62,7 @@ export function parsePattern(text: string): Pattern | PatternProblem {
   const paramNames: string[] = []
   for (const part of parts) {
     const last = segments.at(-1)
-    if (last !== undefined && takesTheRest(last))
+    if (last !== undefined && last.kind !== 'static' && last.kind !== 'param')
       return { problem: `must have "${last.canonical}" as its last segment` }
     const segment = parseSegment(part)
     if ('problem' in segment) return segment
@@ -73,15 +73,11 @@ export function parsePattern(text: string): Pattern | PatternProblem {
   }
   const shape = `/${segments.map(({ kind, text }) => (kind === 'static' ? text : MARK + kind)).join('/')}`
   const canonical = `/${segments.map(segment => segment.canonical).join('/')}`
-  // Mostly all three are the same text, and of ten thousand routes it is kept once.
-  return {
-    text: canonical === text ? text : canonical,
-    paramNames,
-    shape: shape === text ? text : shape,
-  }
+  // Usually all three are equal, and ten thousand routes keep one text each.
+  return { text: canonical === text ? text : canonical, paramNames, shape: shape === text ? text : shape }
 }
 
-/** Read from the text each time: they are asked for once a route, and kept they would be 200 bytes of each of ten thousand. */
+/** Parsed each time: segments are needed once a route, and would take 200 bytes for each of ten thousand. */
 export function segmentsOf({ text }: Pattern): readonly Segment[] {
   return toParts(text).map(part => parseSegment(part) as Segment)
 }
@@ -95,12 +91,10 @@ export function parseSegment(part: string): Segment | PatternProblem {
   // Nearly every segment, and each is read twice.
   if (PLAIN.test(part)) return { kind: 'static', text: part, canonical: part }
   if (part === '*') return { kind: 'wildcard', text: WILDCARD_PARAM, canonical: part }
-  for (const [kind, form] of DYNAMIC) {
-    const name = form
-      .exec(part)
-      ?.slice(1)
-      .find(group => group !== undefined)
-    if (name !== undefined) return { kind, text: name, canonical: `:${name}${SUFFIX[kind]}` }
+  for (const { kind, suffix, form } of DYNAMIC) {
+    const names = form.exec(part)?.slice(1) ?? []
+    const name = names.find(group => group !== undefined)
+    if (name !== undefined) return { kind, text: name, canonical: `:${name}${suffix}` }
   }
   if (/[:{}[\]*]/.test(part)) return { problem: `has a malformed param "${part}"` }
   if (!STATIC.test(part)) return { problem: `has characters outside the supported ASCII set in "${part}"` }
@@ -111,11 +105,6 @@ export function parseSegment(part: string): Segment | PatternProblem {
   return { kind: 'static', text: escapeSegment(decoded), canonical: part }
 }
 
-/** True for a segment behind which nothing can follow. */
-export function takesTheRest({ kind }: Segment): boolean {
-  return kind !== 'static' && kind !== 'param'
-}
-
 /** True when every path of a pattern lies at or below a reserved prefix. */
 export function isReservedPattern(pattern: Pattern): boolean {
   const first = segmentsOf(pattern)[0]
@@ -124,6 +113,5 @@ export function isReservedPattern(pattern: Pattern): boolean {
 
 /** A decoded segment in canonical form: only the two characters that would be misread stay escaped. */
 export function escapeSegment(text: string): string {
-  if (!text.includes('%') && !text.includes('/')) return text
   return text.replaceAll('%', '%25').replaceAll('/', '%2F')
 }

@@ -1,6 +1,6 @@
 /** Limits on concurrent work: in all (`Semaphore`), and of one key (`KeyedMutex`). */
 
-/** @typeParam Waiter - identifies what waits, for `putFirst` */
+/** @typeParam Waiter - identifies waiting work, for `putFirst` */
 export class Semaphore<Waiter = unknown> {
   #free: number
   /** The next one first. */
@@ -19,7 +19,7 @@ export class Semaphore<Waiter = unknown> {
   }
 
   release(): void {
-    // The slot goes to the next in line without being free in between.
+    // The slot goes to the next waiter without being free in between.
     const next = this.#waiting.shift()
     if (next === undefined) this.#free += 1
     else next.go()
@@ -35,26 +35,24 @@ export class Semaphore<Waiter = unknown> {
     }
   }
 
-  /** Moves a waiter to the head of the line. */
+  /** Moves a waiter to the head of the queue. */
   putFirst(waiter: Waiter): void {
     const at = this.#waiting.findIndex(one => one.waiter === waiter)
     if (at > 0) this.#waiting.unshift(...this.#waiting.splice(at, 1))
   }
 }
 
-/** Work of one key runs one after the other, in order; that of different keys at once. */
+/** Runs work of one key in order, one after the other; work of different keys runs at once. */
 export class KeyedMutex {
   /** The end of the last work of each key; never rejects. */
   readonly #last = new Map<string, Promise<void>>()
 
   run<T>(key: string, work: () => T | Promise<T>): Promise<T> {
     const done = (this.#last.get(key) ?? Promise.resolve()).then(work)
-    const end = done
-      .then(() => {})
-      .catch(() => {})
-      .finally(() => {
-        if (this.#last.get(key) === end) this.#last.delete(key)
-      })
+    const forget = (): void => {
+      if (this.#last.get(key) === end) this.#last.delete(key)
+    }
+    const end = done.then(forget, forget)
     this.#last.set(key, end)
     return done
   }

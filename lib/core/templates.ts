@@ -2,17 +2,6 @@
 
 import type { RuntimeName } from './identity.ts'
 
-/** Templates of one function, each in its language. */
-export const LANGUAGE_NAMES = ['node', 'ts', 'python', 'php', 'lua', 'go', 'rust'] as const
-type LanguageName = (typeof LANGUAGE_NAMES)[number]
-
-/** All templates: `api` is three routes, `spa` a page with a function. */
-export const TEMPLATE_NAMES = [...LANGUAGE_NAMES, 'api', 'spa'] as const
-
-export function isLanguage(name: string): name is LanguageName {
-  return (LANGUAGE_NAMES as readonly string[]).includes(name)
-}
-
 interface Template {
   runtime: RuntimeName
   fileName: string
@@ -26,17 +15,14 @@ export async function handler(event) {
 }
 `
 
-const TS = `// Called for the methods in fn.config.json. Whatever is returned becomes JSON; { status, headers, body } sets more.
-interface HelloEvent {
+const EVENT_TYPE = `interface HelloEvent {
   method: string
   query: Record<string, string>
 }
 
-export async function handler(event: HelloEvent) {
-  const name = event.query.name ?? 'world'
-  return { message: \`Hello, \${name}!\`, method: event.method }
-}
 `
+
+const TS = NODE.replace('export', `${EVENT_TYPE}export`).replace('(event)', '(event: HelloEvent)')
 
 const PYTHON = `"""Called for the methods in fn.config.json. Whatever is returned becomes JSON; status, headers and body set more."""
 
@@ -87,7 +73,8 @@ pub fn handler(event: Value) -> Value {
 }
 `
 
-export const TEMPLATES: Readonly<Record<LanguageName, Template>> = {
+/** Templates of one function, each in its language. */
+export const TEMPLATES = {
   node: { runtime: 'node', fileName: 'handler.js', fileText: NODE },
   ts: { runtime: 'node', fileName: 'handler.ts', fileText: TS },
   python: { runtime: 'python', fileName: 'handler.py', fileText: PYTHON },
@@ -95,6 +82,16 @@ export const TEMPLATES: Readonly<Record<LanguageName, Template>> = {
   lua: { runtime: 'lua', fileName: 'handler.lua', fileText: LUA },
   go: { runtime: 'go', fileName: 'handler.go', fileText: GO },
   rust: { runtime: 'rust', fileName: 'handler.rs', fileText: RUST },
+} as const satisfies Record<string, Template>
+
+type LanguageName = keyof typeof TEMPLATES
+export const LANGUAGE_NAMES = Object.keys(TEMPLATES) as readonly LanguageName[]
+
+/** All templates: `api` is three routes, `spa` a page with a function. */
+export const TEMPLATE_NAMES = [...LANGUAGE_NAMES, 'api', 'spa'] as const
+
+export function isLanguage(name: string): name is LanguageName {
+  return Object.hasOwn(TEMPLATES, name)
 }
 
 /** `fn.config.json` beside the handler: one explicit setting of each kind, ready to be changed. */

@@ -1,12 +1,12 @@
 /**
- * The decisions of the gateway's state table as pure functions: who owns a route, who runs, who runs again.
- * The state itself is held by router/route-table, invocation/admission and scheduler/schedule. Spec: §3.
+ * The decisions of the gateway's state table as pure functions: which claim owns a route, which call runs, which run is repeated.
+ * router/route-table, invocation/admission and scheduler/schedule hold the state. Spec: §3.
  */
 
 import type { ClaimSource, Policy, RetryPolicy } from './catalog.ts'
 import { backoffDelay } from './clock.ts'
 
-/** What decides between two claims on one route, method and host. */
+/** The facts that decide between two claims on one route, method and host. */
 export interface ClaimStanding {
   /** Key of the claiming function version. */
   fnKey: string
@@ -15,7 +15,7 @@ export interface ClaimStanding {
   forced: boolean
   /** The claim of a pinned version; such a claim is never forced by its own config (§9). */
   versioned: boolean
-  /** `FN_FORCE_URL`: the only thing that lets a version's route win. */
+  /** `FN_FORCE_URL`: only with it a version's route wins. */
   forceUrl: boolean
 }
 
@@ -39,7 +39,7 @@ export function claimStrength(claim: ClaimStanding): number {
   return claim.source === 'file' ? 2 : 1
 }
 
-/** What becomes of a claim on a route that `holder` may already have. Spec: §3 route rows. */
+/** Decides about a claim on a route that `holder` may already have. Spec: §3 route rows. */
 export function decideClaim(holder: ClaimStanding | null, claim: ClaimStanding): ClaimDecision {
   if (holder === null) return 'map'
   if (holder.fnKey === claim.fnKey) return 'merge'
@@ -49,17 +49,13 @@ export function decideClaim(holder: ClaimStanding | null, claim: ClaimStanding):
 }
 
 interface AdmissionState {
-  /** Calls running now. */
+  /** Calls that run and that wait now. */
   active: number
-  /** Calls waiting now. */
   queued: number
-  /** Calls that may run at once; 0 means unlimited. */
+  /** Calls that may run at once (0 means unlimited) and that may wait. */
   maxWorkers: number
-  /** Calls that may wait. */
   maxQueue: number
 }
-
-type Admission = 'run' | 'queue' | 'reject'
 
 /**
  * Calls of a function that may run at once; 0 means unlimited. `max_concurrency` and the pool's `max_workers` both hold where a
@@ -71,8 +67,8 @@ export function toMaxActive({ maxConcurrency, defaultQueue, workerPool }: Policy
   return maxConcurrency === 0 || defaultQueue !== null ? maxWorkers : Math.min(maxWorkers, maxConcurrency)
 }
 
-/** What a call that arrives now does. A worker that a waiting call is about to get is not free. Spec: §3 admission rows. */
-export function nextAdmission({ active, queued, maxWorkers, maxQueue }: AdmissionState): Admission {
+/** Decides about a call that arrives now. A worker that a waiting call is about to get is not free. Spec: §3 admission rows. */
+export function nextAdmission({ active, queued, maxWorkers, maxQueue }: AdmissionState): 'run' | 'queue' | 'reject' {
   if (maxWorkers === 0 || active + queued < maxWorkers) return 'run'
   return queued < maxQueue ? 'queue' : 'reject'
 }
@@ -87,34 +83,33 @@ interface RunOutcome {
   random: number
 }
 
-interface RetryPlan {
-  /** Number of the next run. */
-  attempt: number
-  delaySeconds: number
-}
-
-/** True for a status that another try may mend: 0, 429, and 5xx, which includes 503. */
+/** True for a status that another attempt may change: 0, 429, and 5xx, which includes 503. */
 export function isRetryable(status: number): boolean {
   return status === 0 || status === 429 || status >= 500
 }
 
 /**
  * The retry after a scheduled run, or null when the schedule goes back to idle. Spec: §3 schedule rows, §2.13.
- * The delay doubles from `baseDelaySeconds` up to `maxDelaySeconds`, give or take `jitter` of it, never below 0.
+ * The delay doubles from `baseDelaySeconds` up to `maxDelaySeconds`, plus or minus `jitter` of it, never below 0.
  */
-export function nextRetry({ status, attempt, retry, random }: RunOutcome): RetryPlan | null {
+export function nextRetry({
+  status,
+  attempt,
+  retry,
+  random,
+}: RunOutcome): { attempt: number; delaySeconds: number } | null {
   if (retry === null || !isRetryable(status) || attempt >= retry.maxAttempts) return null
   const delay = backoffDelay(attempt - 1, { first: retry.baseDelaySeconds, max: retry.maxDelaySeconds })
   const spread = delay * retry.jitter * (random * 2 - 1)
   return { attempt: attempt + 1, delaySeconds: Math.max(0, delay + spread) }
 }
 
-/** Where a gateway is between its start and its end. */
+/** The state of a gateway between its start and its end. */
 export interface Lifecycle {
   /** True until the tree is read and the runtimes are up or have a reason why not. */
   starting: boolean
   /** True from the beginning of a stop on. */
   draining: boolean
-  /** Connections that their next answers are to end: other processes of the gateway have fewer. */
+  /** Connections that end with their next responses: other processes of the gateway have fewer. */
   toShed?: number
 }

@@ -17,7 +17,7 @@ import {
   RUNTIMES,
   toFunctionKey,
 } from '../core/identity.ts'
-import { compareLists, countUpTo, isSameList, mergeSorted } from '../core/list-change.ts'
+import { compareLists, countUpTo, isSameList, mergeSorted } from '../core/collections.ts'
 import { compareText } from '../core/text.ts'
 import { callableOf } from './callable.ts'
 import { below, pathWarning, toChild } from './disk.ts'

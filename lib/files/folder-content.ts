@@ -4,18 +4,20 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { isObject } from '../core/json.ts'
+import { compareText } from '../core/text.ts'
 
 /** Names that belong to tools, to one machine, or to the gateway alone; dot names are left out as well. */
-const IGNORED: ReadonlySet<string> = new Set(['node_modules', 'vendor', '__pycache__', 'target', 'fn.env.json'])
-/** Files looked at most, and the largest of which more than the size counts, bytes. */
+const IGNORED = ['node_modules', 'vendor', '__pycache__', 'target', 'fn.env.json']
+/** Maximum of compared files, and bytes of the largest that is hashed; of a larger one only the size counts. */
 const MAX_FILES = 20_000
 const MAX_HASHED_BYTES = 4 * 1024 * 1024
-/** Most characters of the list in one message, and of one name in a text for people. */
+/** Maximum characters of the list in one message, and of one name in a text for people. */
 const MAX_LIST_CHARS = 160 * 1024
 const MAX_SHOWN_CHARS = 200
 const DIGEST_CHARS = 16
 
-/** As it is sent: it fits into one frame, whatever the folder holds. */
+/** As it is sent: it fits into one frame, whatever the folder contains. */
 export interface FolderContent {
   hash: string
   /** Number of files. */
@@ -24,24 +26,23 @@ export interface FolderContent {
   files: readonly (readonly [path: string, digest: string])[]
 }
 
-interface Known {
-  size: number
-  mtimeMs: number
-  ino: number
+interface KnownFile {
+  /** Size, time and inode: a file with the same ones is not read again. */
+  stamp: string
   digest: string
 }
 
-/** One folder that is looked at again and again: files that did not change are not read again. */
+/** A folder that is read repeatedly. */
 export class FolderReader {
   readonly #root: string
-  #known = new Map<string, Known>()
+  #known = new Map<string, KnownFile>()
   #reading: Promise<FolderContent | null> | null = null
 
   constructor(root: string) {
     this.#root = root
   }
 
-  /** Never rejects; null when the folder has more files than are compared, or cannot be read. */
+  /** Never rejects; null when the folder has more than MAX_FILES files or cannot be read. */
   read(): Promise<FolderContent | null> {
     this.#reading ??= this.#read()
       .catch(() => null)
@@ -51,45 +52,38 @@ export class FolderReader {
     return this.#reading
   }
 
-  async #read(): Promise<FolderContent | null> {
-    const seen = new Map<string, Known>()
-    if (!(await this.#walk('', seen))) return null
-    this.#known = seen
-    const files = [...seen].map(([path, { digest }]) => [path, digest] as const)
-    files.sort(([a], [b]) => (a < b ? -1 : 1))
+  async #read(): Promise<FolderContent> {
+    const found = new Map<string, KnownFile>()
+    await this.#walk('', found)
+    this.#known = found
+    const files = [...found].map(([path, { digest }]) => [path, digest] as const)
+    files.sort(([a], [b]) => compareText(a, b))
     const hash = createHash('sha256')
     for (const [path, digest] of files) hash.update(`${path}\0${digest}\n`)
     return { hash: hash.digest('hex'), count: files.length, files: cut(files) }
   }
 
-  /** @returns false when there are too many */
-  async #walk(folder: string, seen: Map<string, Known>): Promise<boolean> {
+  /** Links count as their targets; links to folders are left out. */
+  async #walk(folder: string, found: Map<string, KnownFile>): Promise<void> {
     for (const entry of await readdir(join(this.#root, folder), { withFileTypes: true })) {
       const { name } = entry
-      if (name.startsWith('.') || IGNORED.has(name)) continue
+      if (name.startsWith('.') || IGNORED.includes(name)) continue
       const path = folder === '' ? name : `${folder}/${name}`
-      if (entry.isDirectory()) {
-        if (!(await this.#walk(path, seen))) return false
-        continue
-      }
-      const known = await this.#look(path)
-      if (known === null) continue
-      if (seen.size === MAX_FILES) return false
-      seen.set(path, known)
+      if (entry.isDirectory()) await this.#walk(path, found)
+      else await this.#readFile(path, found)
     }
-    return true
   }
 
-  /** Links count as what they lead to; null for anything but a file, and for a folder that a link leads to. */
-  async #look(path: string): Promise<Known | null> {
-    const full = join(this.#root, path)
-    const stats = await stat(full).catch(() => null)
-    if (stats === null || !stats.isFile()) return null
+  async #readFile(path: string, found: Map<string, KnownFile>): Promise<void> {
+    const fullPath = join(this.#root, path)
+    const stats = await stat(fullPath).catch(() => null)
+    if (stats === null || !stats.isFile()) return
+    if (found.size === MAX_FILES) throw new Error('too many files')
     const { size, mtimeMs, ino } = stats
-    const before = this.#known.get(path)
-    if (before !== undefined && before.size === size && before.mtimeMs === mtimeMs && before.ino === ino) return before
-    const digest = size > MAX_HASHED_BYTES ? `size ${size}` : await digestOf(full)
-    return { size, mtimeMs, ino, digest }
+    const stamp = `${size} ${mtimeMs} ${ino}`
+    const known = this.#known.get(path)
+    if (known?.stamp === stamp) found.set(path, known)
+    else found.set(path, { stamp, digest: size > MAX_HASHED_BYTES ? `size ${size}` : await digestOf(fullPath) })
   }
 }
 
@@ -102,7 +96,7 @@ async function digestOf(path: string): Promise<string> {
 function cut(files: FolderContent['files']): FolderContent['files'] {
   let length = 0
   const end = files.findIndex(([path, digest]) => {
-    // As JSON, where a sign may take six.
+    // As JSON, where a character may take six.
     length += JSON.stringify(path).length + digest.length + 6
     return length > MAX_LIST_CHARS
   })
@@ -111,8 +105,8 @@ function cut(files: FolderContent['files']): FolderContent['files'] {
 
 /** Checks a value from another machine; null when it is not the content of a folder. */
 export function parseFolderContent(value: unknown): FolderContent | null {
-  if (typeof value !== 'object' || value === null) return null
-  const { hash, count, files } = value as Record<string, unknown>
+  if (!isObject(value)) return null
+  const { hash, count, files } = value
   if (typeof hash !== 'string' || typeof count !== 'number' || !Array.isArray(files)) return null
   const isPair = (entry: unknown): entry is [string, string] =>
     Array.isArray(entry) && typeof entry[0] === 'string' && typeof entry[1] === 'string'
@@ -120,30 +114,24 @@ export function parseFolderContent(value: unknown): FolderContent | null {
 }
 
 /**
- * The first file, in order, that one side has and the other has not, or another one.
- * @returns a text that goes on after the name of the folder; null when both hold the same
+ * The first file, in order, that is missing on one side or differs.
+ * @returns a text that continues the name of the folder; null when both have the same content
  */
 export function findDifference(here: FolderContent, there: FolderContent, thereName: string): string | null {
   if (here.hash === there.hash) return null
-  const end = Math.min(here.files.length, there.files.length)
-  for (let at = 0; at <= end; at++) {
-    const own = here.files[at]
-    const other = there.files[at]
-    if (own === undefined && other === undefined) break
-    if (other === undefined || (own !== undefined && own[0] < other[0])) {
-      // A list that was cut says nothing of what comes behind its end.
-      if (other === undefined && there.files.length < there.count) break
-      return `${show(own![0])} is missing ${thereName}`
-    }
-    if (own === undefined || other[0] < own[0]) {
-      if (own === undefined && here.files.length < here.count) break
-      return `${show(other[0])} is ${thereName} only`
-    }
-    if (own[1] !== other[1]) return `${show(own[0])} is another one ${thereName}`
+  const [own, other] = [new Map(here.files), new Map(there.files)]
+  for (const path of [...new Set([...own.keys(), ...other.keys()])].sort(compareText)) {
+    if (own.get(path) === other.get(path)) continue
+    if (isBeyond(here, path) || isBeyond(there, path)) break
+    const shown = JSON.stringify(path.slice(0, MAX_SHOWN_CHARS)).slice(1, -1)
+    if (!other.has(path)) return `${shown} is missing ${thereName}`
+    return own.has(path) ? `${shown} is another one ${thereName}` : `${shown} is ${thereName} only`
   }
-  return `it holds ${here.count} files here and ${there.count} ${thereName}; the first ${end} in order are the same`
+  const same = Math.min(own.size, other.size)
+  return `it holds ${here.count} files here and ${there.count} ${thereName}; the first ${same} in order are the same`
 }
 
-function show(path: string): string {
-  return JSON.stringify(path.slice(0, MAX_SHOWN_CHARS)).slice(1, -1)
+/** True for a path behind the end of a list that was cut. */
+function isBeyond({ files, count }: FolderContent, path: string): boolean {
+  return files.length < count && path > (files.at(-1)?.[0] ?? '')
 }

@@ -12,7 +12,7 @@ import { closing, inHeldFolder, NOT_THROUGH_LINKS } from './own-folder.ts'
 /** Reads a whole file by its full path. @throws Error of the file system, or UnreadForFunctionError */
 export type FileReader = (path: string) => Buffer
 
-/** @returns null where functions are not kept apart by users: links are followed then */
+/** @returns null without separate users for functions: links are followed then */
 export function createFileReader(settings: { functionsRoot: string; isolation: string }): FileReader | null {
   return settings.isolation === 'user' ? createClosedReader(settings.functionsRoot) : null
 }
@@ -27,7 +27,6 @@ class UnreadForFunctionError extends Error {
 }
 
 const OTHERS_READ = 0o004
-/** Bytes of a file that is read. */
 const MAX_BYTES = 64 * 1024 * 1024
 
 /**
@@ -38,14 +37,14 @@ const MAX_BYTES = 64 * 1024 * 1024
 export function createClosedReader(root: string): FileReader {
   return path => {
     const names = relative(root, path).split(sep)
+    const shown = names.join('/')
     const name = names.pop()!
     if (name === '' || names[0] === '..') throw new UnreadForFunctionError(path, 'is not in the functions root')
-    const shown = [...names, name].join('/')
     try {
       return inHeldFolder(root, names, dirname(path), folder => readPlainFile(`${folder}/${name}`, shown))
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException
-      // A part of the way that is a link is not a folder.
+      // A link in the place of a folder is not a folder.
       if (code === 'ELOOP' || code === 'ENOTDIR') throw new UnreadForFunctionError(shown, 'is a link, or is below one')
       throw error
     }
@@ -53,8 +52,7 @@ export function createClosedReader(root: string): FileReader {
 }
 
 function readPlainFile(path: string, shown: string): Buffer {
-  const file = openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS)
-  return closing(file, () => {
+  return closing(openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS), file => {
     const stats = fstatSync(file)
     const { nlink, mode, size } = stats
     if (!stats.isFile()) throw new UnreadForFunctionError(shown, 'is not a regular file')

@@ -1,10 +1,9 @@
 /**
- * Folders the gateway writes to, below folders of the user: `.svc`, `.go-build`, the socket folder.
- * Owner: §1, page files/own-folder.
+ * Folders that the gateway writes to, below folders of the user: `.svc`, `.go-build`, the socket folder. Owner: §1, page files/own-folder.
  *
  *   base (the user's; links on the way to it are the user's choice)
- *    └─ .svc ─ build ─ tmp        each part a real folder: a link here came with a checked-out tree or from another
- *                                 user, and writing or deleting behind it would reach files that are not ours
+ *    └─ .svc ─ build ─ tmp        each part is a real folder: a link here came with a checked-out tree or from another
+ *                                 user, and writing or deleting behind it would reach files that are not the gateway's
  */
 
 import { randomBytes } from 'node:crypto'
@@ -33,9 +32,10 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { type FileHandle, lstat, open } from 'node:fs/promises'
-import { basename, dirname, join, relative, sep } from 'node:path'
+import { basename, join, relative, sep } from 'node:path'
+import { orNull } from '../core/errors.ts'
 
-/** Something that must not be written to has a name that the gateway writes. `path` is its full path. */
+/** A link, folder or device has a name that the gateway writes to. `path` is its full path. */
 export class UnsafePathError extends Error {
   readonly code = 'UNSAFE_PATH'
   readonly path: string
@@ -50,24 +50,13 @@ const LINK = 'a symbolic link'
 
 const IGNORE_FILE = '.gitignore'
 /** Folders of the gateway beside functions; others may hold functions. */
-const IGNORED_FOLDERS: ReadonlySet<string> = new Set([
-  ...['.svc', '.svc-deps', '.deps', 'node_modules', 'vendor', '.go-build', '.rust-build'],
-])
+const IGNORED_FOLDERS = ['.svc', '.svc-deps', '.deps', 'node_modules', 'vendor', '.go-build', '.rust-build']
 /** Git ignores all files of the folder, this one included. */
 const IGNORED = '*\n'
 /** Shared packs are sources of the user (§2.16). */
 const IGNORED_STATE = '*\n!/packs/\n!/packs/**\n'
 
-/** User and group of a file. */
-type FileOwner = Pick<Stats, 'uid' | 'gid'>
-
-/** One entry of a folder, not followed when it is a link. */
-interface OwnEntry {
-  name: string
-  stats: Stats
-}
-
-/** Never followed: a link as the last part of a path. Windows knows neither flag. */
+/** Opens neither a link nor a pipe that has no writer. Windows knows neither flag. */
 export const NOT_THROUGH_LINKS = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0)
 
 /** A folder that the gateway makes, fills and empties. Nothing is made by the constructor. */
@@ -88,7 +77,6 @@ export class OwnFolder {
     this.path = join(base, ...names)
   }
 
-  /** A folder below this one. */
   below(...names: string[]): OwnFolder {
     return new OwnFolder(this.#base, ...this.#names, ...names)
   }
@@ -100,24 +88,20 @@ export class OwnFolder {
   }
 
   /**
-   * Makes what is missing of it. @returns its full path
-   * @throws UnsafePathError when a part is a link or no folder; Error of the file system
+   * Makes the missing parts. @returns its full path
+   * @throws UnsafePathError when a part is a link or not a folder; Error of the file system
    */
   make(): string {
     for (const [at, path] of this.#parts().entries()) {
-      try {
-        mkdirSync(path)
-        this.#give(at)
-      } catch (error) {
-        if (!hasCode(error, 'EEXIST')) throw error
-      }
+      const isNew = nullFor(['EEXIST'], () => mkdirSync(path)) !== null
+      if (isNew) this.#giveToOwner(at + 1)
       this.#checkPart(path, lstatSync(path))
     }
     this.#ignore()
     return this.path
   }
 
-  /** As `make`, without holding up the process where nothing is missing. */
+  /** As `make`, without blocking the event loop when nothing is missing. */
   async ensure(): Promise<string> {
     for (const path of this.#parts()) {
       const stats = await lstat(path).catch(() => null)
@@ -128,46 +112,39 @@ export class OwnFolder {
     return this.path
   }
 
-  /** Gives a folder that root made to the owner of the folder around it, who may then edit and delete it. */
-  #give(at: number): void {
+  /** Gives a new folder of root to the owner of the folder around it, who may then edit and delete it. @param depth - names on the way to it */
+  #giveToOwner(depth: number): void {
     if (process.geteuid?.() !== 0) return
-    const names = this.#names.slice(0, at + 1)
+    const names = this.#names.slice(0, depth)
     inHeldFolder(this.#base, names, join(this.#base, ...names), held => {
-      // Not joined: that would take the link to the open folder for its name.
+      // Not joined: `join` would remove the link to the open folder together with `..`.
       const { uid, gid } = statSync(`${held}/..`)
       if (uid !== 0) chownSync(held, uid, gid)
     })
   }
 
-  /** Keeps what the gateway writes out of git. */
   #ignore(): void {
-    const [name] = this.#names
-    if (name === undefined || !IGNORED_FOLDERS.has(name)) return
+    const [name = ''] = this.#names
     const path = join(this.#base, name)
-    const text = name === '.svc' ? IGNORED_STATE : IGNORED
+    if (!IGNORED_FOLDERS.includes(name)) return
     if (lstatSync(join(path, IGNORE_FILE), { throwIfNoEntry: false }) !== undefined) return
-    try {
-      inHeldFolder(this.#base, [name], path, held => {
-        const file = openSync(join(held, IGNORE_FILE), 'wx', 0o644)
-        closing(file, () => {
-          writeFileSync(file, text)
+    // When another process wrote it, or it cannot be written, the folder can still be used.
+    orNull(() =>
+      inHeldFolder(this.#base, [name], path, held =>
+        closing(openSync(join(held, IGNORE_FILE), 'wx', 0o644), file => {
+          writeFileSync(file, name === '.svc' ? IGNORED_STATE : IGNORED)
           giveFile(file, null, held)
-        })
-      })
-    } catch {
-      // Another process wrote it, or it cannot be written: the folder serves all the same.
-    }
+        }),
+      ),
+    )
   }
 
-  /** True when nothing is in it but what `make` put there. */
+  /** True when it contains nothing but what `make` wrote. */
   isEmpty(): boolean {
-    return this.list(/^/).every(({ name }) => name === IGNORE_FILE)
+    return this.list().every(({ name }) => name === IGNORE_FILE)
   }
 
-  /**
-   * Makes sure that a tool which is about to make or fill it cannot be led elsewhere. Nothing is made.
-   * @throws UnsafePathError when a part that is there is a link or no folder
-   */
+  /** For a folder that a tool makes or fills. @throws UnsafePathError when an existing part is a link or not a folder */
   check(): void {
     for (const path of this.#parts()) {
       const stats = lstatSync(path, { throwIfNoEntry: false })
@@ -176,36 +153,30 @@ export class OwnFolder {
     }
   }
 
-  /**
-   * As `check`, and no entry of it may be a link, because a tool would write through it.
-   * @param except - names of links that are right
-   */
+  /** As `check`, and no entry may be a link: a tool would write through it. @param except - names of allowed links */
   checkEntries(except: readonly string[] = []): void {
     this.check()
-    for (const { name, stats } of this.list(/^/)) {
+    for (const { name, stats } of this.list()) {
       if (stats.isSymbolicLink() && !except.includes(name)) throw this.#toError(this.pathOf(name), LINK, 'a file')
     }
   }
 
-  /** True when it is there and no part of it is a link. */
+  /** True when it exists and no part of it is a link. */
   isThere(): boolean {
     return this.#parts().every(path => lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true)
   }
 
-  /** Its entries whose names match, links as links; none when it is not there. */
-  list(pattern: RegExp): OwnEntry[] {
+  /** Its entries whose names match, with the stats of links themselves; none when it does not exist. */
+  list(pattern = /^/): { name: string; stats: Stats }[] {
     if (!this.isThere()) return []
-    const entries: OwnEntry[] = []
-    for (const name of namesIn(this.path)) {
-      if (!pattern.test(name)) continue
-      const stats = lstatSync(join(this.path, name), { throwIfNoEntry: false })
-      if (stats !== undefined) entries.push({ name, stats })
-    }
-    return entries
+    return namesIn(this.path).flatMap(name => {
+      const stats = pattern.test(name) ? lstatSync(join(this.path, name), { throwIfNoEntry: false }) : undefined
+      return stats === undefined ? [] : [{ name, stats }]
+    })
   }
 
   /**
-   * What has the name, null when nothing has.
+   * @returns null when nothing has the name
    * @throws UnsafePathError when it is not a regular file, or a part of the folder is a link
    */
   statFile(name: string): Stats | null {
@@ -217,58 +188,53 @@ export class OwnFolder {
     throw this.#toError(path, what, 'a regular file')
   }
 
-  /** Content of a regular file, null when there is none or something else has the name. */
+  /** Content of a regular file; null when there is none or the name is that of something else. */
   read(name: string): Buffer | null {
     if (!this.isThere()) return null
     const path = this.pathOf(name)
-    const file = askDisk(() => openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS))
+    const file = orNull(() => openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS))
     return file === null ? null : closing(file, () => (fstatSync(file).isFile() ? readFileSync(file) : null))
   }
 
   /**
-   * Writes a file atomically: a reader sees the old content or the new, also after a crash. An entry of that name is
-   * replaced; a link is, too, and never its target. @returns its full path
-   * @param owner - whose file it is to be, where this process may give files away; null: the owner's of the folder
+   * Writes a file atomically: a reader sees the old content or the new, also after a crash. An entry with that name is
+   * replaced; of a link never the target. @returns its full path
+   * @param owner - of the new file, where this process may give files away; null: the owner of the folder
    */
   write(name: string, content: string | Uint8Array, mode = 0o644, owner: FileOwner | null = null): string {
     const path = this.pathOf(name)
     this.make()
     this.hold(folder => {
       const draft = join(folder, `.w-${randomBytes(8).toString('hex')}`)
-      const file = openSync(draft, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, mode)
       try {
-        writeFileSync(file, content)
-        giveFile(file, owner, folder)
-        fchmodSync(file, mode)
-        fsyncSync(file)
+        closing(openSync(draft, 'wx', mode), file => {
+          writeFileSync(file, content)
+          giveFile(file, owner, folder)
+          fchmodSync(file, mode)
+          fsyncSync(file)
+        })
         renameSync(draft, join(folder, name))
       } catch (error) {
         rmSync(draft, { force: true })
         throw error
-      } finally {
-        closeSync(file)
       }
     })
     return path
   }
 
-  /** Works in the folder by a path that cannot be made to lead elsewhere meanwhile. @throws UnsafePathError */
+  /** Works in the folder by a path that stays the same folder, whatever replaces its names. @throws UnsafePathError */
   hold<T>(work: (folder: string) => T): T {
     try {
       return inHeldFolder(this.#base, this.#names, this.path, work)
     } catch (error) {
       // Names the part that is not a folder.
-      if (hasCode(error, 'ENOTDIR', 'ELOOP')) this.check()
+      if (hasCode(error, ['ENOTDIR', 'ELOOP'])) this.check()
       throw error
     }
   }
 
-  /** Gives an entry of this folder another name in it. */
   rename(from: string, to: string): void {
-    checkName(from)
-    checkName(to)
-    this.make()
-    this.hold(folder => renameSync(join(folder, from), join(folder, to)))
+    this.moveTo(from, this, to)
   }
 
   /** Moves an entry to another folder of the same disk, under a new name. */
@@ -282,12 +248,12 @@ export class OwnFolder {
   /** Makes a folder in it with a new name that begins with `prefix`. */
   makeTemporary(prefix: string): OwnFolder {
     checkName(prefix)
-    const folder = this.below(mkdtempSync(join(this.make(), prefix)).slice(this.path.length + 1))
-    folder.#give(folder.#names.length - 1)
+    const folder = this.below(basename(mkdtempSync(join(this.make(), prefix))))
+    folder.#giveToOwner(folder.#names.length)
     return folder
   }
 
-  /** Deletes an entry with everything in it; links are deleted, not followed. One that is gone is fine. */
+  /** Deletes an entry with everything in it; links are not followed. A missing entry is not an error. */
   remove(name: string): void {
     checkName(name)
     if (this.isThere()) this.hold(folder => removeEntry(folder, name))
@@ -295,16 +261,12 @@ export class OwnFolder {
 
   /** Deletes the folder with everything in it. */
   removeAll(): void {
-    if (!this.isThere()) return
     const [name] = this.#names.slice(-1)
-    if (name === undefined) rmSync(this.path, { recursive: true, force: true })
-    else new OwnFolder(this.#base, ...this.#names.slice(0, -1)).remove(name)
+    if (name !== undefined && this.isThere()) new OwnFolder(this.#base, ...this.#names.slice(0, -1)).remove(name)
   }
 
   #parts(): string[] {
-    const paths: string[] = []
-    for (const name of this.#names) paths.push(join(paths.at(-1) ?? this.#base, name))
-    return paths
+    return this.#names.map((_, at) => join(this.#base, ...this.#names.slice(0, at + 1)))
   }
 
   #checkPart(path: string, stats: Stats): void {
@@ -317,11 +279,13 @@ export class OwnFolder {
   }
 }
 
-/** One name, not a way out of the folder. */
+/** A single name that does not lead out of the folder. */
 function checkName(name: string): void {
   if (name === '' || name === '.' || name === '..' || /[/\\\0]/.test(name))
     throw new TypeError(`not the name of a file: ${JSON.stringify(name)}`)
 }
+
+type FileOwner = Pick<Stats, 'uid' | 'gid'>
 
 function giveFile(file: number, owner: FileOwner | null, folder: string): void {
   if (process.geteuid?.() !== 0) return
@@ -329,42 +293,48 @@ function giveFile(file: number, owner: FileOwner | null, folder: string): void {
   if (owner !== null || uid !== 0) fchownSync(file, uid, gid)
 }
 
-/** The result of a question to the disk, null for any error. */
-export function askDisk<T>(ask: () => T): T | null {
-  try {
-    return ask()
-  } catch {
-    return null
-  }
-}
-
-/** Names of a folder's entries, none when it cannot be read. */
+/** Names of a folder's entries; none when it cannot be read. */
 export function namesIn(folder: string): string[] {
-  return askDisk(() => readdirSync(folder)) ?? []
+  return orNull(() => readdirSync(folder)) ?? []
 }
 
-function hasCode(error: unknown, ...codes: string[]): boolean {
+function hasCode(error: unknown, codes: readonly string[]): boolean {
   return codes.includes((error as NodeJS.ErrnoException).code ?? '')
 }
 
-/** Closes an open file after the work with it. */
-export function closing<T>(file: number, work: () => T): T {
+/** The result of work with the disk; null when it fails with one of these error codes. */
+export function nullFor<T>(codes: readonly string[], work: () => T): T | null {
   try {
     return work()
+  } catch (error) {
+    if (hasCode(error, codes)) return null
+    throw error
+  }
+}
+
+/** Closes an open file after the work with it. */
+export function closing<T>(file: number, work: (file: number) => T): T {
+  try {
+    return work(file)
   } finally {
     closeSync(file)
   }
 }
 
-/** Linux alone names open folders by a path; elsewhere the way is looked at and then walked. */
+/** Only Linux has paths of open folders; elsewhere the way is checked and then walked. */
 const HAS_FOLDER_PATHS = process.platform === 'linux' && existsSync('/proc/self/fd')
 
 const FOLDER = constants.O_RDONLY | (constants.O_DIRECTORY ?? 0)
 
+/** The path of an open file or folder, whatever replaces its names. */
+export function toPath(file: number): string {
+  return `/proc/self/fd/${file}`
+}
+
 /**
- * Works in a folder that stays the same one, whatever is put in its place meanwhile.
+ * Works in a folder that stays the same one, whatever replaces it meanwhile.
  *
- *   base ─ a ─ b          each part is opened from the one before, never through a link; /proc/self/fd/N is then b itself,
+ *   base ─ a ─ b          each part is opened from the one before, never through a link; /proc/self/fd/13 is then b itself,
  *    └ 11 ─ 12 ─ 13       also after a or b was renamed or replaced by a link
  *
  * @param base - full path; links on the way to it are followed
@@ -374,168 +344,124 @@ const FOLDER = constants.O_RDONLY | (constants.O_DIRECTORY ?? 0)
  */
 export function inHeldFolder<T>(base: string, names: readonly string[], path: string, work: (held: string) => T): T {
   if (!HAS_FOLDER_PATHS) return work(path)
-  const open: number[] = [openSync(base, FOLDER)]
+  const open = [openSync(base, FOLDER)]
+  const held = (): string => toPath(open.at(-1)!)
   try {
-    for (const name of names) open.push(openSync(`${toPath(open.at(-1)!)}/${name}`, FOLDER | constants.O_NOFOLLOW))
-    return work(toPath(open.at(-1)!))
+    for (const name of names) open.push(openSync(`${held()}/${name}`, FOLDER | constants.O_NOFOLLOW))
+    return work(held())
   } catch (error) {
-    throw withRealPath(error, toPath(open.at(-1)!), path)
+    if (error instanceof Error) error.message = error.message.replaceAll(`${held()}/`, `${path}/`)
+    throw error
   } finally {
     for (const file of open) closeSync(file)
   }
 }
 
 /**
- * Deletes an entry of a folder with everything in it. No folder is entered by its name: one that is replaced by a link while this
- * goes on leads nowhere else.
- * @param held - as `inHeldFolder` gives it
+ * Deletes an entry of a folder with everything in it. No folder is entered by its name: a link that replaces it meanwhile is not
+ * followed.
+ * @param held - from `inHeldFolder`
  */
 export function removeEntry(held: string, name: string): void {
-  if (!HAS_FOLDER_PATHS) {
-    rmSync(join(held, name), { recursive: true, force: true })
-    return
-  }
   const path = `${held}/${name}`
-  const folder = openFolder(path)
-  if (folder === null) {
-    ignoreMissing(() => unlinkSync(path))
+  if (!HAS_FOLDER_PATHS) {
+    rmSync(path, { recursive: true, force: true })
     return
   }
-  closing(folder, () => {
-    for (const entry of readdirSync(toPath(folder))) removeEntry(toPath(folder), entry)
-  })
-  ignoreMissing(() => rmdirSync(path))
-}
-
-/** @returns null if it does not exist or is not a folder */
-function openFolder(path: string): number | null {
-  try {
-    return openSync(path, FOLDER | constants.O_NOFOLLOW)
-  } catch (error) {
-    if (hasCode(error, 'ENOTDIR', 'ELOOP', 'ENOENT')) return null
-    throw error
-  }
-}
-
-function ignoreMissing(remove: () => void): void {
-  try {
-    remove()
-  } catch (error) {
-    if (!hasCode(error, 'ENOENT')) throw error
-  }
-}
-
-/** The path of an open file or folder, whatever its names lead to meanwhile. */
-export function toPath(file: number): string {
-  return `/proc/self/fd/${file}`
-}
-
-/** A message names the folder as people know it. */
-function withRealPath(error: unknown, held: string, path: string): unknown {
-  if (error instanceof Error) error.message = error.message.replaceAll(`${held}/`, `${path}/`)
-  return error
+  const folder = nullFor(['ENOTDIR', 'ELOOP', 'ENOENT'], () => openSync(path, FOLDER | constants.O_NOFOLLOW))
+  if (folder !== null)
+    closing(folder, () => {
+      for (const entry of readdirSync(toPath(folder))) removeEntry(toPath(folder), entry)
+    })
+  nullFor(['ENOENT'], () => (folder === null ? unlinkSync(path) : rmdirSync(path)))
 }
 
 /**
- * Opens a regular file to add to its end, made for its owner only when it is missing.
- * @throws UnsafePathError when a link, pipe, device or folder has the name; Error of the file system
+ * Opens a regular file to append to it; a missing one is made for its owner only.
+ * @throws UnsafePathError when the name is that of a link, pipe, device or folder; Error of the file system
  */
-export function openToAppend(path: string): Promise<FileHandle> {
-  return openRegular(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT)
-}
+export const openToAppend = toOpener(constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT)
+
+/** Opens a regular file to read and change it; a missing one is made for its owner only. @throws as `openToAppend` */
+export const openToUpdate = toOpener(constants.O_RDWR | constants.O_CREAT)
+
+/** Makes a new file for its owner only. @throws Error EEXIST when the name is taken */
+export const openNew = toOpener(constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL)
 
 /** Opens a regular file to read it; null when it is missing. @throws as `openToAppend` */
 export async function openToRead(path: string): Promise<FileHandle | null> {
   try {
-    return await openRegular(path, constants.O_RDONLY)
+    return await openExisting(path)
   } catch (error) {
-    if (!hasCode(error, 'ENOENT')) throw error
+    if (!hasCode(error, ['ENOENT'])) throw error
     return null
   }
 }
 
-/** Opens a regular file to read and change it, made for its owner only when it is missing. @throws as `openToAppend` */
-export function openToUpdate(path: string): Promise<FileHandle> {
-  return openRegular(path, constants.O_RDWR | constants.O_CREAT)
+const openExisting = toOpener(constants.O_RDONLY)
+
+function toOpener(flags: number): (path: string) => Promise<FileHandle> {
+  return async path => {
+    const refuse = (what: string) => new UnsafePathError(path, basename(path), what, 'a regular file')
+    const file = await open(path, flags | NOT_THROUGH_LINKS, 0o600).catch((error: NodeJS.ErrnoException) => {
+      const what = UNSAFE_CODES[error.code ?? '']
+      throw what === undefined ? error : refuse(what)
+    })
+    if ((await file.stat()).isFile()) return file
+    await file.close()
+    throw refuse('a pipe, device or folder')
+  }
 }
 
-/** Makes a file that is not there yet, for its owner only. @throws Error EEXIST when anything has the name */
-export function openNew(path: string): Promise<FileHandle> {
-  return openRegular(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL)
-}
+/** Error codes of opening without following links or waiting: for a link, a pipe without reader, and a folder. */
+const UNSAFE_CODES: Readonly<Record<string, string>> = { ELOOP: LINK, ENXIO: 'a pipe or socket', EISDIR: 'a folder' }
 
-/** Brings to the disk which files a folder has, so that a new name survives a loss of power. */
+/** Writes the names in a folder to the disk, so that a new name survives a loss of power. */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, constants.O_RDONLY)
   try {
     await folder.sync()
   } catch (error) {
-    // Some file systems keep names safe by themselves and refuse to be asked.
-    if (!hasCode(error, 'EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP')) throw error
+    // Some file systems keep names safe by themselves and refuse the call.
+    if (!hasCode(error, ['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'])) throw error
   } finally {
     await folder.close()
   }
 }
 
-async function openRegular(path: string, flags: number): Promise<FileHandle> {
-  let file: FileHandle
-  try {
-    file = await open(path, flags | NOT_THROUGH_LINKS, 0o600)
-  } catch (error) {
-    const what = UNSAFE[(error as NodeJS.ErrnoException).code ?? '']
-    throw what === undefined ? error : toError(path, what)
-  }
-  if ((await file.stat()).isFile()) return file
-  await file.close()
-  throw toError(path, 'a pipe, device or folder')
-}
-
-/** Error codes of an open that neither follows links nor waits: for a link, a pipe without reader, and a folder. */
-const UNSAFE: Readonly<Record<string, string>> = {
-  ELOOP: 'a symbolic link',
-  ENXIO: 'a pipe or socket',
-  EISDIR: 'a folder',
-}
-
-function toError(path: string, what: string): UnsafePathError {
-  return new UnsafePathError(path, basename(path), what, 'a regular file')
-}
-
 /**
- * Makes a folder, gives it with everything in it to a user and follows no link.
- * @param except - names in the folder that stay whose they are
+ * Makes a folder and gives it with everything in it to a user. Links are given, not followed.
+ * @param except - names in the folder that keep their owner
  * @throws UnsafePathError when a link is on the way to it; Error of the file system
  */
 export function handOver(folder: OwnFolder, uid: number, except: readonly string[] = [], gid = uid): void {
-  const path = folder.make()
-  inHeldFolder(dirname(path), [basename(path)], path, held => {
+  folder.make()
+  folder.hold(held => {
     for (const name of readdirSync(held)) if (!except.includes(name)) give(join(held, name), uid, gid)
     chownSync(held, uid, gid)
   })
 }
 
-/**
- * Gives a folder of root's to a user, who may then put things into it; what is in it, its group and its mode stay. Nothing is done
- * about one of another user, or to which a link leads.
- * @param base - full path; links on the way to it are followed
- * @param path - full path below it, or its own
- */
-export function giveFolder(base: string, path: string, uid: number): void {
-  const names = relative(base, path).split(sep).filter(Boolean)
-  try {
-    inHeldFolder(base, names, path, held => {
-      if (statSync(held).uid === 0) chownSync(held, uid, -1)
-    })
-  } catch (error) {
-    if (!hasCode(error, 'ENOTDIR', 'ELOOP', 'ENOENT')) throw error
-  }
-}
-
-/** A folder after what is in it: until then its new owner can put nothing else in the place of an entry. */
+/** A folder after its content: until then its new owner cannot replace an entry. */
 function give(path: string, uid: number, gid: number): void {
   const stats = lstatSync(path)
   // A second name of a file may belong to another user.
   if (!stats.isDirectory() && stats.nlink > 1) return
   if (stats.isDirectory()) for (const name of readdirSync(path)) give(join(path, name), uid, gid)
   lchownSync(path, uid, gid)
+}
+
+/**
+ * Gives a folder of root to a user, who may then put things into it; its content, group and mode stay. Does nothing when it
+ * belongs to another user, is missing, or a link leads to it.
+ * @param base - full path; links on the way to it are followed
+ * @param path - full path of the base or of a folder below it
+ */
+export function giveFolder(base: string, path: string, uid: number): void {
+  const names = relative(base, path).split(sep).filter(Boolean)
+  nullFor(['ENOTDIR', 'ELOOP', 'ENOENT'], () =>
+    inHeldFolder(base, names, path, held => {
+      if (statSync(held).uid === 0) chownSync(held, uid, -1)
+    }),
+  )
 }

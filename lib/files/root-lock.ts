@@ -1,67 +1,64 @@
 /**
- * One gateway at a time keeps what lives in `.svc` of a functions root: jobs, schedules. Owner: page files/root-lock.
+ * A lock, so that one gateway at a time keeps what is in `.svc` of a functions root: jobs, schedules. Owner: page files/root-lock.
  *
- *   draft ─link─► gateway.lock      made whole at once; fails when it is taken
+ *   draft ─link─► gateway.lock      complete at once; fails when it is taken
  *                     │ its process is gone
- *                     └─► gateway.lock.<id of the dead one>   the right to remove it, itself such a lock
+ *                     └─► gateway.lock.<id of the dead holder>   the right to remove it, a lock of the same kind
  *
- * A gateway that finds a dead holder's lock may not simply remove it: between the check and the removal another one may have done
- * so and taken the lock. So the right to remove exactly that one is taken first, and the lock is checked again.
+ * A gateway that finds the lock of a dead holder cannot simply remove it: another gateway may have removed it and taken the lock since
+ * the check. So it takes the right to remove exactly that lock first, and checks the lock again.
  */
 
 import { randomBytes } from 'node:crypto'
-import { linkSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
+import { linkSync, openSync, readFileSync, readlinkSync, rmSync, type Stats, writeFileSync } from 'node:fs'
 import { utimes } from 'node:fs/promises'
 import { hostname } from 'node:os'
-import { askDisk, closing, type OwnFolder, UnsafePathError } from './own-folder.ts'
+import { type Clock, Timer } from '../core/clock.ts'
+import { orNull } from '../core/errors.ts'
+import { parseObject } from '../core/json.ts'
+import { closing, nullFor, type OwnFolder } from './own-folder.ts'
 
 const NAME = 'gateway.lock'
-/**
- * Milliseconds between two signs of life, each with a look whether the lock is still there; and without one after which a holder
- * that cannot be asked counts as gone.
- */
+/** Milliseconds between two signs of life, each with a check of the lock. */
 export const LOCK_BEAT_MS = 1000
+/** Milliseconds without one after which a holder on another machine counts as gone. */
 export const LOCK_SILENCE_MS = 30_000
 /** Dead holders of the right to remove a dead holder's lock, and so on. */
 const MAX_DEAD = 16
+/** Errors of file systems without hard links. */
+const WITHOUT_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK']
 
-/** Who has the lock. */
 export interface LockHolder extends ProcessMark {
-  /** Of this one taking of the lock. */
+  /** Differs each time the lock is taken. */
   id: string
   /** Wall clock, ms. */
   since: number
 }
 
-interface LockClock {
-  wall(): number
-  setTimeout(callback: () => void, ms: number): NodeJS.Timeout
-  clearTimeout(timer: NodeJS.Timeout): void
-}
-
 /**
  * The folder was deleted or moved while the lock was held.
- * @param holder - who took the lock meanwhile; null when it was taken again, in a folder without any other file
+ * @param holder - has taken the lock meanwhile; null when it was taken again, in a folder without any other file
  */
 type LockListener = (holder: LockHolder | null) => void
 
 /** The lock of one functions root; the parts of a gateway share one object. */
 export class RootLock {
   readonly #folder: OwnFolder
-  readonly #clock: LockClock
+  readonly #clock: Clock
   readonly #link: typeof linkSync
+  readonly #timer: Timer
   #held: LockHolder | null = null
-  #timer: NodeJS.Timeout | null = null
   readonly #listeners = new Set<LockListener>()
 
   /**
-   * @param folder - `.svc` of the root; made when the lock is asked for
-   * @param link - gives a file a second name, where the file system can
+   * @param folder - `.svc` of the root; made when the lock is taken
+   * @param link - makes a hard link, where the file system can
    */
-  constructor(folder: OwnFolder, clock: LockClock, link: typeof linkSync = linkSync) {
+  constructor(folder: OwnFolder, clock: Clock, link: typeof linkSync = linkSync) {
     this.#folder = folder
     this.#clock = clock
     this.#link = link
+    this.#timer = new Timer(clock, true)
   }
 
   get isHeld(): boolean {
@@ -69,8 +66,8 @@ export class RootLock {
   }
 
   /**
-   * Takes the lock, or finds that this object has it already.
-   * @returns null when it is ours; else who has it
+   * Takes the lock, unless this object has it already.
+   * @returns null when this object has it; else the other holder
    * @throws UnsafePathError for a link or folder in its place; Error of the file system when nothing can be written
    */
   acquire(): LockHolder | null {
@@ -84,15 +81,15 @@ export class RootLock {
     return null
   }
 
-  /** @returns a function that ends it */
+  /** @returns a function that removes the listener */
   onReplaced(listener: LockListener): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }
 
   /**
-   * Looks whether the lock is still there, and takes it again when the folder was deleted or moved.
-   * @returns who has it now; null when it is ours, or was never taken
+   * Checks whether the lock still exists, and takes it again when the folder was deleted or moved.
+   * @returns another gateway that has it now; null when it is held here, or was never taken
    */
   check(): LockHolder | null {
     const held = this.#held
@@ -105,18 +102,17 @@ export class RootLock {
       for (const listener of [...this.#listeners]) listener(holder)
       return holder
     } catch {
-      // Nothing can be written there, by another gateway neither: it is tried again.
+      // Nothing can be written there, by another gateway neither: the next check tries again.
       return null
     }
   }
 
-  /** The holder that is written there and whether it lives, without taking the lock; null when there is none. */
+  /** The holder in the file and whether it is alive, without taking the lock; null without a lock. */
   look(): { holder: LockHolder; isAlive: boolean } | null {
     const holder = this.#read(NAME)
     return holder === null ? null : { holder, isAlive: this.#isAlive(NAME, holder) }
   }
 
-  /** Releases the lock. */
   release(): void {
     const held = this.#held
     this.#drop()
@@ -124,8 +120,7 @@ export class RootLock {
   }
 
   #drop(): void {
-    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
     this.#held = null
   }
 
@@ -137,7 +132,7 @@ export class RootLock {
       if (dead === MAX_DEAD || this.#isAlive(name, holder)) return holder
       const right = `${NAME}.${holder.id}`
       const rival = this.#take(right, mine, dead + 1)
-      // Another gateway is about to remove it and may have it then.
+      // Another gateway is about to remove the lock and may take it then.
       if (rival !== null) return rival
       try {
         if (this.#read(name)?.id === holder.id) this.#folder.remove(name)
@@ -149,91 +144,64 @@ export class RootLock {
 
   /** @returns false when the name is taken */
   #create(name: string, mine: LockHolder): boolean {
-    const draft = `.lock-${mine.id}`
-    const path = this.#folder.pathOf(name)
     const text = JSON.stringify(mine)
-    this.#folder.write(draft, text, 0o600)
+    const path = this.#folder.pathOf(name)
+    const draft = this.#folder.write(`.lock-${mine.id}`, text, 0o600)
     try {
-      this.#link(this.#folder.pathOf(draft), path)
-      return true
+      return nullFor(['EEXIST'], () => this.#link(draft, path)) !== null
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException
-      if (code === 'EEXIST') return false
-      if (!WITHOUT_LINKS.has(code ?? '')) throw error
-      return createExclusively(path, text)
+      if (!WITHOUT_LINKS.includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+      const file = nullFor(['EEXIST'], () => openSync(path, 'wx', 0o600))
+      if (file !== null) closing(file, () => writeFileSync(file, text))
+      return file !== null
     } finally {
-      rmSync(this.#folder.pathOf(draft), { force: true })
+      rmSync(draft, { force: true })
     }
   }
 
   /** @returns null when it is gone. A lock that cannot be read was cut off by a crash of the machine; its age decides. */
   #read(name: string): LockHolder | null {
-    const entry = this.#folder.list(/^gateway\.lock/).find(one => one.name === name)
-    if (entry === undefined) return null
-    if (!entry.stats.isFile()) {
-      const what = entry.stats.isSymbolicLink() ? 'a symbolic link' : 'a folder or device'
-      throw new UnsafePathError(this.#folder.pathOf(name), `.svc/${name}`, what, 'a file')
-    }
-    const text = this.#folder.read(name)
-    return text === null ? null : toHolder(text.toString('utf8'))
+    const text = this.#stat(name) === null ? null : this.#folder.read(name)
+    return text === null ? null : toHolder(parseObject(text.toString('utf8')))
+  }
+
+  #stat(name: string): Stats | null {
+    return this.#folder.isThere() ? this.#folder.statFile(name) : null
   }
 
   #isAlive(name: string, holder: LockHolder): boolean {
     const known = isAlive(holder)
     if (known !== null) return known
-    // A process of another container or machine that shares the folder: only its signs of life can be seen.
-    const entry = this.#folder.list(/^gateway\.lock/).find(one => one.name === name)
-    return entry !== undefined && Math.abs(this.#clock.wall() - entry.stats.mtimeMs) < LOCK_SILENCE_MS
+    // Of a process in another container or machine that shares the folder, only the signs of life can be seen.
+    const stats = this.#stat(name)
+    return stats !== null && Math.abs(this.#clock.wall() - stats.mtimeMs) < LOCK_SILENCE_MS
   }
 
   #beat(): void {
-    this.#timer = this.#clock.setTimeout(() => {
+    this.#timer.set(LOCK_BEAT_MS, () => {
       if (this.check() !== null) return
       const now = this.#clock.wall() / 1000
       utimes(this.#folder.pathOf(NAME), now, now).catch(() => {})
       this.#beat()
-    }, LOCK_BEAT_MS)
-    this.#timer.unref?.()
+    })
   }
 }
 
-/** Errors of file systems without hard links. */
-const WITHOUT_LINKS: ReadonlySet<string> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'])
-
-function createExclusively(path: string, text: string): boolean {
-  let file: number
-  try {
-    file = openSync(path, 'wx', 0o600)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
-    throw error
-  }
-  closing(file, () => writeFileSync(file, text))
-  return true
-}
-
-function toHolder(text: string): LockHolder {
-  try {
-    const value: unknown = JSON.parse(text)
-    if (isHolder(value)) return value
-  } catch {
-    // Handled below.
-  }
+function toHolder(value: Record<string, unknown> | null): LockHolder {
+  const { id, pid, host } = value ?? {}
+  const isHolder =
+    typeof id === 'string' && /^[0-9a-f]{16}$/.test(id) && typeof pid === 'number' && typeof host === 'string'
+  if (isHolder) return value as unknown as LockHolder
   return { id: 'unreadable', pid: 0, host: '', started: null, boot: null, space: null, since: 0 }
-}
-
-function isHolder(value: unknown): value is LockHolder {
-  const { id, pid, host } = (value ?? {}) as Partial<LockHolder>
-  return typeof id === 'string' && /^[0-9a-f]{16}$/.test(id) && typeof pid === 'number' && typeof host === 'string'
 }
 
 /** Identifies a process, also after its pid was given to another one. */
 export interface ProcessMark {
   pid: number
   host: string
-  /** When it began, in the kernel's count; null where the system does not report it. */
+  /** Start time in the kernel's count; null where the system does not report it. */
   started: string | null
-  /** The run of the machine, and the namespace in which `pid` is meant; null where the system does not report it. */
+  /** The run of the machine, and the namespace of `pid`; null where the system does not report it. */
   boot: string | null
   space: string | null
 }
@@ -243,32 +211,31 @@ export function ownMark(): ProcessMark {
     pid: process.pid,
     host: hostname(),
     started: startOf(process.pid)?.started ?? null,
-    boot: askDisk(() => readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()),
-    space: askDisk(() => readlinkSync('/proc/self/ns/pid')),
+    boot: orNull(() => readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()),
+    space: orNull(() => readlinkSync('/proc/self/ns/pid')),
   }
 }
 
-/** True or false where that is known; null for a process of another machine, container or run of this machine. */
+/** null when unknown: for a process of another machine, container or run of this machine. */
 export function isAlive(mark: ProcessMark, own: ProcessMark = ownMark()): boolean | null {
   if (mark.host !== own.host || mark.boot !== own.boot || mark.space !== own.space) return null
-  if (own.started === null) return answersSignal(mark.pid)
+  if (own.started === null) return acceptsSignal(mark.pid)
   const found = startOf(mark.pid)
   return found !== null && found.started === mark.started && !found.isGone
 }
 
 /** Field 22 of `/proc/<pid>/stat`; a process that ended and was not waited for yet is gone. */
 function startOf(pid: number): { started: string; isGone: boolean } | null {
-  const text = askDisk(() => readFileSync(`/proc/${pid}/stat`, 'latin1'))
+  const text = orNull(() => readFileSync(`/proc/${pid}/stat`, 'latin1'))
   if (text === null) return null
-  // The name of the program, in brackets, may hold anything.
+  // The name of the program, in brackets, may contain anything.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   return { started: fields[19] ?? '', isGone: fields[0] === 'Z' || fields[0] === 'X' }
 }
 
-function answersSignal(pid: number): boolean {
+function acceptsSignal(pid: number): boolean {
   try {
-    process.kill(pid, 0)
-    return true
+    return process.kill(pid, 0)
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }

@@ -21,7 +21,8 @@ import {
 } from 'node:fs'
 import { chmod, copyFile, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, normalize } from 'node:path'
-import { closing, NOT_THROUGH_LINKS, type OwnFolder, toPath } from './own-folder.ts'
+import { orNull } from '../core/errors.ts'
+import { closing, NOT_THROUGH_LINKS, nullFor, type OwnFolder, toPath } from './own-folder.ts'
 import { runAsUser, runAsUserSync, type UserSignals } from './user-signals.ts'
 
 /** Folder of `.svc` with the folders of users. */
@@ -30,7 +31,6 @@ const HOME = 'home'
 const DWELLER = 'dweller'
 /** A user may have closed its folders to itself. */
 const EMPTY = 'chmod -R u+rwx "$0"; rm -rf "$0"'
-const READ = constants.O_RDONLY | NOT_THROUGH_LINKS
 
 /** The user that the tools of one function, or of one shared pack, run as. */
 export class ToolUser {
@@ -50,7 +50,7 @@ export class ToolUser {
     this.folder = state.below(USERS, String(uid))
   }
 
-  /** The function or pack that had the folder last; null for a new one. */
+  /** The function or pack that used the folder last; null for a new one. */
   get dweller(): string | null {
     return this.folder.read(DWELLER)?.toString('utf8') ?? null
   }
@@ -74,10 +74,7 @@ export class ToolUser {
 
   /** Lets the user change what the gateway put into a folder below `folder`. */
   give(folder: OwnFolder): void {
-    folder.hold(held => {
-      const file = openSync(held, constants.O_RDONLY)
-      closing(file, () => this.#give(file))
-    })
+    closing(openHeld(folder), file => this.#give(file))
   }
 
   /** By open files: the user may exchange names meanwhile. */
@@ -85,16 +82,15 @@ export class ToolUser {
     const stats = fstatSync(file)
     // A second name of a file may belong to another user.
     if (isOwn(stats) && (stats.isDirectory() || (stats.isFile() && stats.nlink === 1))) {
-      if (isRoot()) fchownSync(file, this.uid, this.uid)
+      if (process.geteuid?.() === 0) fchownSync(file, this.uid, this.uid)
       else {
         fchownSync(file, stats.uid, this.uid)
         fchmodSync(file, (stats.mode & 0o777) | ((stats.mode & 0o700) >> 3))
       }
     }
     if (!stats.isDirectory()) return
-    const held = toPath(file)
-    for (const name of readdirSync(held)) {
-      const entry = tryOpen(join(held, name))
+    for (const name of readdirSync(toPath(file))) {
+      const entry = tryOpen(join(toPath(file), name))
       if (entry !== null) closing(entry, () => this.#give(entry))
     }
   }
@@ -103,53 +99,45 @@ export class ToolUser {
    * Copies what tools left in a folder. Files of other users and links that lead out of the folder are refused, also when
    * they are exchanged at the same moment: the gateway may read more than this user.
    * @param to - an empty folder of the gateway
-   * @throws Error with the name of what is refused
+   * @throws Error with the name of the refused file
    */
   async take(from: OwnFolder, to: OwnFolder): Promise<void> {
-    const file = from.hold(held => openSync(held, constants.O_RDONLY))
-    try {
-      await this.#take(file, to.path, '')
-    } finally {
-      closeSync(file)
-    }
+    await this.#take(openHeld(from), to.path, '')
   }
 
-  async #take(folder: number, to: string, way: string): Promise<void> {
-    for (const name of await readdir(toPath(folder))) {
-      const path = join(toPath(folder), name)
-      const shown = way === '' ? name : `${way}/${name}`
-      const place = join(to, name)
-      const file = tryOpen(path)
-      if (file === null) {
-        await symlink(await readInnerLink(path, shown), place)
-        continue
+  /** Copies an open file or folder, and closes it. @param shown - its path below the folder that is taken */
+  async #take(file: number, place: string, shown: string): Promise<void> {
+    try {
+      const stats = fstatSync(file)
+      if (!stats.isDirectory()) return await this.#copy(file, stats, place, shown)
+      if (shown !== '') await mkdir(place)
+      for (const name of await readdir(toPath(file))) {
+        const entryPath = join(toPath(file), name)
+        const entryShown = join(shown, name)
+        const entry = tryOpen(entryPath)
+        if (entry === null) await symlink(await readInnerLink(entryPath, entryShown), join(place, name))
+        else await this.#take(entry, join(place, name), entryShown)
       }
-      try {
-        const stats = fstatSync(file)
-        if (stats.isDirectory()) {
-          await mkdir(place)
-          await this.#take(file, place, shown)
-        } else await this.#takeFile(file, stats, place, shown)
-      } finally {
-        closeSync(file)
-      }
+    } finally {
+      closeSync(file)
     }
   }
 
   /** Copies one file that a tool left. It is the user's own, whatever links lead to it. @param place - full path of the copy */
   async takeFile(path: string, place: string): Promise<void> {
+    const name = basename(path)
     const file = tryOpen(path)
-    if (file === null) throw new Error(`${basename(path)} is missing, or is a link`)
+    if (file === null) throw new Error(`${name} is missing, or is a link`)
     try {
       const stats = fstatSync(file)
-      if (stats.uid !== this.uid) throw new Error(`${basename(path)} belongs to user ${stats.uid}`)
-      await this.#takeFile(file, stats, place, basename(path))
+      if (stats.uid !== this.uid) throw new Error(`${name} belongs to user ${stats.uid}`)
+      await this.#copy(file, stats, place, name)
     } finally {
       closeSync(file)
     }
   }
 
-  async #takeFile(file: number, stats: Stats, place: string, shown: string): Promise<void> {
+  async #copy(file: number, stats: Stats, place: string, shown: string): Promise<void> {
     const isOfUser = stats.uid === this.uid || (isOwn(stats) && stats.nlink === 1)
     if (!stats.isFile()) throw new Error(`${shown} is not a regular file`)
     if (!isOfUser) throw new Error(`${shown} belongs to user ${stats.uid}`)
@@ -158,7 +146,7 @@ export class ToolUser {
     await chmod(place, (stats.mode & 0o100) === 0 ? 0o644 : 0o755)
   }
 
-  /** Deletes a folder below `folder`, as the user: links that it puts in the way lead to nothing it could not delete itself. */
+  /** Deletes a folder below `folder`, as the user: through a link it can delete only what the user could delete itself. */
   async remove(folder: OwnFolder): Promise<void> {
     if (!folder.isThere()) return
     await runAsUser(this.uid, EMPTY, [folder.path])
@@ -183,23 +171,18 @@ export function removeAsUser(folder: OwnFolder, uid: number): void {
   removeRest(folder)
 }
 
+/** Files that are closed to the gateway stay. */
 function removeRest(folder: OwnFolder): void {
-  try {
-    folder.removeAll()
-  } catch {
-    // What is left is closed to the gateway.
-  }
+  orNull(() => folder.removeAll())
 }
 
-/** @returns null for a link, and for what is gone */
+function openHeld(folder: OwnFolder): number {
+  return folder.hold(held => openSync(held, constants.O_RDONLY))
+}
+
+/** @returns null for a link, and for a missing file */
 function tryOpen(path: string): number | null {
-  try {
-    return openSync(path, READ)
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ELOOP' || code === 'ENOENT') return null
-    throw error
-  }
+  return nullFor(['ELOOP', 'ENOENT'], () => openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS))
 }
 
 async function readInnerLink(path: string, shown: string): Promise<string> {
@@ -212,8 +195,4 @@ async function readInnerLink(path: string, shown: string): Promise<string> {
 
 function isOwn({ uid }: Stats): boolean {
   return uid === process.geteuid?.()
-}
-
-function isRoot(): boolean {
-  return process.geteuid?.() === 0
 }

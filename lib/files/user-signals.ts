@@ -1,10 +1,10 @@
 /** Signals to processes of a function's user, and programs that run as this user. Owner: page files/tool-user. */
 
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import type { Socket } from 'node:net'
-import type { Writable } from 'node:stream'
+import { orNull } from '../core/errors.ts'
 
 const SHELL = '/bin/sh'
 const TIMEOUT = '/usr/bin/timeout'
@@ -15,7 +15,7 @@ const MAX_SENDER = 0xffff_fff1
 const SENDER_IDS = 0x10_0000
 const MAPPED_PART = 1 / 64
 /**
- * Signals as the user without becoming it: with its effective id alone, the sender may signal the user's processes and they may not
+ * Signals as the user without becoming it: with only its effective id, the sender may signal the user's processes and they may not
  * signal the sender. A line is the user's id and words; each word is a signal and its targets, where -1 means every process of the user.
  */
 const SIGNAL = `const own = process.geteuid()
@@ -34,18 +34,18 @@ process.stdin.on('data', bytes => {
     process.stdout.write('\\n')
   }
 })`
-/** Small, and with few threads: it stays for as long as the gateway runs. */
+/** With few threads and little memory: the sender runs as long as the gateway. */
 const NODE_FLAGS = ['--v8-pool-size=0', '--max-semi-space-size=1']
 /** One capability at most: with CAP_KILL, -1 would mean every process of the machine. */
 const ONE_POWER = ['--inh-caps=-all,+setuid', '--ambient-caps=-all,+setuid']
 const NO_POWER = ['--inh-caps=-all', '--ambient-caps=-all']
-/** Longest wait for the sender on a busy machine. */
+/** Maximum wait for the sender on a busy machine. */
 const SENDER_LIMIT_MS = 30_000
-/** Of what the sender says of its end, characters. */
-const MAX_WORDS = 200
+/** Characters of the sender's last error. */
+const MAX_ERROR_CHARS = 200
 /** Searches for orphans of a user. */
 const MAX_ROUNDS = 20
-/** Longest run of a program that the gateway waits for. */
+/** Maximum run of a program that blocks the gateway, seconds. */
 const RUN_LIMIT_S = 30
 
 type Signals = readonly (readonly [signal: 'KILL' | 'STOP' | 'CONT', ...targets: number[]])[]
@@ -69,27 +69,25 @@ function chooseSender(): number {
   return last - randomInt(Math.max(1, Math.min(SENDER_IDS, Math.floor(last * MAPPED_PART))))
 }
 
-/** The process that sends, and what waits for it in the order of the lines. */
 interface Sender {
-  child: ChildProcess
-  /** To its standard input. */
-  lines: Writable
+  child: ChildProcessWithoutNullStreams
+  /** Callers in the order of their lines. */
   waiting: ((isDone: boolean) => void)[]
 }
 
 /**
- * Signals processes of functions' users. One process sends, from the first user on and for as long as the gateway runs: where a function
- * takes every process that its container may have, none could be started.
+ * Signals processes of functions' users. One process sends, from the first user until the gateway ends: none could be started later when
+ * a function takes every process that its container may have.
  */
 export class UserSignals {
   #sender: Sender | null = null
   #isClosed = false
-  #lastWords = ''
+  #lastError = ''
 
-  /** Starts the sender when there is none. @returns why that fails; null when it runs; never rejects */
+  /** Starts the sender unless it runs. @returns why that fails; null when it runs; never rejects */
   async start(): Promise<string | null> {
     // A line without signals.
-    return (await this.#send(`${process.geteuid?.()}`)) ? null : this.#lastWords.trim()
+    return (await this.#send(`${process.geteuid?.()}`)) ? null : this.#lastError.trim()
   }
 
   /** @returns whether the signals were sent, which they are to users of functions alone; never rejects */
@@ -124,15 +122,15 @@ export class UserSignals {
   /** Lines that were sent before are still done. */
   close(): void {
     this.#isClosed = true
-    this.#sender?.lines.end()
+    this.#sender?.child.stdin.end()
   }
 
   #send(line: string): Promise<boolean> {
     if (this.#isClosed) return Promise.resolve(false)
     this.#sender ??= this.#start()
-    const { child, lines, waiting } = this.#sender
+    const { child, waiting } = this.#sender
     child.ref()
-    lines.write(`${line}\n`)
+    child.stdin.write(`${line}\n`)
     return new Promise(resolve => {
       const timer = setTimeout(() => child.kill('SIGKILL'), SENDER_LIMIT_MS)
       waiting.push(isDone => {
@@ -148,13 +146,13 @@ export class UserSignals {
     const child = spawn('setpriv', line, { stdio: 'pipe', env: { PATH }, cwd: '/', detached: true })
     const waiting: Sender['waiting'] = []
     const end = (why = ''): void => {
-      this.#lastWords = why || this.#lastWords || 'the sender of signals ended'
+      this.#lastError = why || this.#lastError || 'the sender of signals ended'
       if (this.#sender?.child === child) this.#sender = null
       for (const settle of waiting.splice(0)) settle(false)
     }
     child.stdin.on('error', () => {})
     child.stderr.on('data', bytes => {
-      this.#lastWords = String(bytes).slice(0, MAX_WORDS)
+      this.#lastError = String(bytes).slice(0, MAX_ERROR_CHARS)
     })
     child.stdout.on('data', bytes => {
       for (const settle of waiting.splice(0, bytes.length)) settle(true)
@@ -163,7 +161,7 @@ export class UserSignals {
     child.once('error', error => end(error.message))
     child.once('close', () => end())
     for (const stream of [child.stdin, child.stdout, child.stderr]) (stream as Socket).unref()
-    return { child, lines: child.stdin, waiting }
+    return { child, waiting }
   }
 }
 
@@ -196,16 +194,14 @@ export function runAsUserSync(uid: number, script: string, args: readonly string
 function listOrphans(uid: number): number[] {
   const parents = new Map<number, number>()
   const own = new Set<number>()
-  for (const name of readdirSync('/proc')) {
-    if (!/^\d+$/.test(name)) continue
-    try {
-      const status = readFileSync(`/proc/${name}/status`, 'latin1')
-      if (/^State:\s+[ZX]/m.test(status)) continue
-      parents.set(Number(name), Number(/^PPid:\s+(\d+)/m.exec(status)?.[1]))
-      if (Number(/^Uid:\s+(\d+)/m.exec(status)?.[1]) === uid) own.add(Number(name))
-    } catch {
-      // It ended meanwhile.
-    }
+  for (const pid of readdirSync('/proc')
+    .filter(name => /^\d+$/.test(name))
+    .map(Number)) {
+    const status = orNull(() => readFileSync(`/proc/${pid}/status`, 'latin1'))
+    // It ended meanwhile, or was not waited for.
+    if (status === null || /^State:\s+[ZX]/m.test(status)) continue
+    parents.set(pid, Number(/^PPid:\s+(\d+)/m.exec(status)?.[1]))
+    if (Number(/^Uid:\s+(\d+)/m.exec(status)?.[1]) === uid) own.add(pid)
   }
   const above = new Set<number>()
   for (let at = parents.get(process.pid); at !== undefined; at = parents.get(at)) above.add(at)

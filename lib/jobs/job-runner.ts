@@ -10,7 +10,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
-import { Heap, type HeapItem } from '../core/heap.ts'
+import { Heap, type HeapItem } from '../core/collections.ts'
 import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
 import { ResultWriter } from './job-result.ts'
 import {

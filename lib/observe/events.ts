@@ -3,7 +3,7 @@
 import type { ErrorCode, ErrorDetail, Warning } from '../core/errors.ts'
 import { eachLine, type WrittenLine } from './line-buffer.ts'
 
-/** One answered (or left) request of the public or control plane. */
+/** One request of the public or control plane that was answered, or whose client left. */
 export interface RequestRecord {
   /** Wall clock at the end, ms. */
   time: number
@@ -17,10 +17,10 @@ export interface RequestRecord {
   runtime: string | null
   /** Handler file below the functions root. */
   entryFile: string | null
-  /** 499 when the client left before the answer. */
+  /** 499 when the client left before the response. */
   status: number
   durationMs: number
-  /** Waiting for a place, ms. */
+  /** Waiting for a slot, ms. */
   queuedMs: number
   bytesIn: number
   bytesOut: number
@@ -34,7 +34,7 @@ export interface RequestRecord {
 
 export interface ReloadRecord {
   time: number
-  /** Why it was done: `watch`, `api`, `start`. */
+  /** `watch`, `api` or `start`. */
   cause: string
   functions: number
   routes: number
@@ -42,7 +42,7 @@ export interface ReloadRecord {
   durationMs: number
 }
 
-/** Output of a function or word of the gateway. */
+/** Output of a function or a message of the gateway. */
 export interface LogRecord {
   time: number
   level: 'debug' | 'info' | 'warn' | 'error'
@@ -53,19 +53,15 @@ export interface LogRecord {
   stream?: 'stdout' | 'stderr'
   requestId?: string
   traceId?: string
-  /** Of a failed call: what was asked for, and what is known of the failure. */
+  /** Of a failed call. */
   method?: string
   path?: string
   code?: ErrorCode
   detail?: ErrorDetail
 }
 
-/** A tool begins or ends to build a function or to install its packages. */
-export interface BuildRecord {
+interface FunctionEvent {
   time: number
-  /** `building`, or `installing packages of`. */
-  action: string
-  state: 'began' | 'ended'
   /** `runtime/name@version`. */
   key: string
   runtime: string
@@ -73,20 +69,21 @@ export interface BuildRecord {
   version: string
 }
 
+/** A tool begins or ends to build a function or to install its packages. */
+export interface BuildRecord extends FunctionEvent {
+  /** `building`, or `installing packages of`. */
+  action: string
+  state: 'began' | 'ended'
+}
+
 /** A run of a schedule ended. */
-export interface ScheduleRecord {
-  time: number
-  /** `runtime/name@version`. */
-  key: string
-  runtime: string
-  fn: string
-  version: string
-  /** Of the answer; 0 when there is none. */
+export interface ScheduleRecord extends FunctionEvent {
+  /** Of the response; 0 without one. */
   status: number
   /** From 1; more than that is a retry. */
   attempt: number
   durationMs: number
-  /** null for a good answer. */
+  /** null for a successful run. */
   error: string | null
 }
 
@@ -97,9 +94,9 @@ export interface JobEventRecord {
   /** Of its function version: `runtime/name@version`. */
   key: string
   state: 'queued' | 'running' | 'done' | 'failed' | 'canceled'
-  /** Runs that began. */
+  /** Started runs. */
   attempt: number
-  /** Of the last answer; null when there is none. */
+  /** Of the last response; null without one. */
   status: number | null
   error: string | null
 }
@@ -115,13 +112,15 @@ interface GatewayEventMap {
 }
 
 export type EventName = keyof GatewayEventMap
-/** @param line - the access line of a `request`, valid during the call only; null where none was written, and for other events */
+export const EVENT_NAMES: readonly EventName[] = ['request', 'reload', 'warning', 'log', 'build', 'schedule', 'job']
+
+/** @param line - the access line of a `request`, valid during the call only; null when none was written, and for other events */
 export type Listener<Name extends EventName> = (record: GatewayEventMap[Name], line: WrittenLine | null) => void
 
 /**
- * Takes access lines of another process as they came: to make a record of each would cost more than all else of them.
- * @param lines - each with its end; valid during the call only
- * @returns false when they are wanted one by one, with their records
+ * Takes access lines of another process as they are: a record of each would cost more than the rest of its handling.
+ * @param lines - each with its line end; valid during the call only
+ * @returns false to get them one by one, with their records
  */
 export type LinesTaker = (lines: Buffer) => boolean
 
@@ -130,18 +129,10 @@ interface Listening<Name extends EventName> {
   readonly takeLines: LinesTaker | null
 }
 
-export const EVENT_NAMES: readonly EventName[] = ['request', 'reload', 'warning', 'log', 'build', 'schedule', 'job']
-
 /** Typed listeners of one gateway. A listener that throws disturbs neither the gateway nor the other listeners. */
 export class GatewayEvents {
-  readonly #listeners: { [Name in EventName]: Listening<Name>[] } = {
-    request: [],
-    reload: [],
-    warning: [],
-    log: [],
-    build: [],
-    schedule: [],
-    job: [],
+  readonly #listeners = Object.fromEntries(EVENT_NAMES.map(name => [name, []])) as unknown as {
+    [Name in EventName]: Listening<Name>[]
   }
   readonly #onListenerError: (name: EventName, error: unknown) => void
   /** Called when a listener is added or removed. */
@@ -152,7 +143,7 @@ export class GatewayEvents {
   }
 
   /**
-   * @param takeLines - of a listener to `request` that can do without records
+   * @param takeLines - of a listener to `request` that does not need records
    * @returns a function that removes the listener
    * @throws TypeError for an unknown event, or a listener that is not a function
    */
@@ -172,35 +163,33 @@ export class GatewayEvents {
     }
   }
 
-  /** True when an emit would reach someone: asked before a record is made. */
+  /** True when the event has a listener: checked before a record is made. */
   has(name: EventName): boolean {
     return this.#listeners[name].length > 0
   }
 
   emit<Name extends EventName>(name: Name, record: GatewayEventMap[Name], line: WrittenLine | null = null): void {
     const list = this.#listeners[name] as Listening<Name>[]
-    if (list.length > 0) for (const { listener } of [...list]) this.#call(listener, name, record, line)
+    if (list.length > 0) for (const { listener } of [...list]) this.#call(name, listener, record, line)
   }
 
   /**
-   * As `emit` of a `request` for each of the lines that another process has made.
-   * @param toRecord - called only for listeners that do not take the lines as they are
+   * As `emit` of a `request` for each line that another process has made.
+   * @param toRecord - called only for listeners that do not take the lines
    * @param isLogged - the lines are in the access log
    */
   emitLines(lines: Buffer, toRecord: (line: WrittenLine) => RequestRecord, isLogged: boolean): void {
-    const others = this.#listeners.request.filter(
-      ({ takeLines }) => takeLines === null || !this.#areTaken(takeLines, lines),
-    )
+    const others = this.#listeners.request.filter(({ takeLines }) => !this.#areTaken(takeLines, lines))
     if (others.length === 0) return
     eachLine(lines, line => {
       const record = toRecord(line)
-      for (const { listener } of others) this.#call(listener, 'request', record, isLogged ? line : null)
+      for (const { listener } of others) this.#call('request', listener, record, isLogged ? line : null)
     })
   }
 
-  #areTaken(takeLines: LinesTaker, lines: Buffer): boolean {
+  #areTaken(takeLines: LinesTaker | null, lines: Buffer): boolean {
     try {
-      return takeLines(lines)
+      return takeLines?.(lines) ?? false
     } catch (error) {
       this.#onListenerError('request', error)
       return true
@@ -208,8 +197,8 @@ export class GatewayEvents {
   }
 
   #call<Name extends EventName>(
-    listener: Listener<Name>,
     name: Name,
+    listener: Listener<Name>,
     record: GatewayEventMap[Name],
     line: WrittenLine | null,
   ): void {

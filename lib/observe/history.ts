@@ -1,32 +1,29 @@
 /**
- * The last day of a gateway in numbers: every 5 s it reads what is counted anyway and keeps what was added.
+ * The last day of a gateway in numbers, as the console draws them: every 5 s it takes the counts of `Metrics` since the last time.
  * Owner: page observe/history.
  *
  *   Metrics, slots, workers ──every 5 s, and at each request──► what was added ──► all, its runtime, its function
  */
 
-import type { Clock } from '../core/clock.ts'
-import { addCounts, type Counts, createCounts, Tally } from './histogram.ts'
-import type { FunctionCounters, Metrics } from './metrics.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import { type Clock, Timer } from '../core/clock.ts'
+import { getOrMake } from '../core/collections.ts'
+import { toFunctionLabels } from '../core/versions.ts'
+import { addTo, type Counts, createCounts, type Metrics, sumCounts, Tally, toPercentileMs, toTotal } from './metrics.ts'
 
-interface Tier {
-  readonly stepMs: number
-  readonly steps: number
-}
-
-/** How fine the past is kept: every step of a tier holds those of the finer one. */
+/** The resolution of the past: every step of a tier contains those of the finer one. */
 export const TIERS = {
   '5m': { stepMs: 5000, steps: 60 },
   '1h': { stepMs: 60_000, steps: 60 },
   '24h': { stepMs: 600_000, steps: 144 },
-} as const satisfies Record<string, Tier>
+} as const
 
 export type WindowName = keyof typeof TIERS
 export const WINDOWS = Object.keys(TIERS) as readonly WindowName[]
 
 /** The numbers of one or several steps. */
-export interface StepNumbers extends Counts {
-  /** Calls waiting for a slot, and workers: the most that were seen. */
+interface StepNumbers extends Counts {
+  /** The maximum of calls that waited for a slot, and of workers. */
   queued: number
   workers: number
 }
@@ -35,21 +32,25 @@ export function createStepNumbers(): StepNumbers {
   return { ...createCounts(), queued: 0, workers: 0 }
 }
 
-function addStepNumbers(sum: StepNumbers, added: StepNumbers): void {
-  addCounts(sum, added)
-  sum.queued = Math.max(sum.queued, added.queued)
-  sum.workers = Math.max(sum.workers, added.workers)
+const NOTHING: Readonly<StepNumbers> = createStepNumbers()
+
+function addStepNumbers(sum: StepNumbers, { durations, waits, queued, workers, ...numbers }: StepNumbers): void {
+  addTo(sum, numbers)
+  sum.durations = sumCounts(sum.durations, durations)
+  sum.waits = sumCounts(sum.waits, waits)
+  sum.queued = Math.max(sum.queued, queued)
+  sum.workers = Math.max(sum.workers, workers)
 }
 
-/** Number of the step that an instant is in. */
-export function toStep(name: WindowName, instant: number): number {
+/** Number of the step that contains an instant. */
+function toStep(name: WindowName, instant: number): number {
   return Math.floor(instant / TIERS[name].stepMs)
 }
 
-/** A clock that is further off was set, or the machine slept: anything less is the drift of two clocks. */
+/** With a larger difference the clock was set, or the machine slept; a smaller one is the drift of two clocks. */
 const DRIFT_MS = 1000
 
-/** Time as the history counts it: it advances with the monotonic clock and follows the wall clock wherever that does not go back. */
+/** Time of the history: it advances with the monotonic clock and follows the wall clock wherever that does not go back. */
 export class StepTime {
   readonly #clock: Clock
   /** Wall clock minus monotonic clock, as last accepted. */
@@ -73,112 +74,69 @@ export class StepTime {
     return monotonic + this.#offset + this.#ahead
   }
 
-  /** The wall clock's time of an instant, ms. @param instant - as `now` gives it */
+  /** The wall clock's time of an instant from `now`, ms. */
   toWall(instant: number): number {
     return instant - this.#ahead
   }
 }
 
-const NONE = -1
-
-/**
- * A row for each of the newest steps of time. Steps are numbered for ever; the row of a step is where that of the step `length` before it was.
- *
- *   step        … 118  119  120  121        length 4, newest 121
- *   row            2    3    0    1         118 is the oldest that is kept
- *
- * Rows between the newest and a later step are emptied when that one is written, so that a ring that is seldom written
- * costs nothing meanwhile.
- */
-export class StepRing<Row> {
-  readonly #rows: (Row | null)[]
-  #newest = NONE
-
-  /** @param length - steps that are kept */
-  constructor(length: number) {
-    this.#rows = Array<Row | null>(length).fill(null)
-  }
-
-  /** Steps are written in order. */
-  set(step: number, row: Row): void {
-    const { length } = this.#rows
-    const missed = this.#newest === NONE ? 0 : Math.min(length, step - this.#newest)
-    for (let one = step - missed + 1; one < step; one++) this.#rows[one % length] = null
-    if (step > this.#newest) this.#newest = step
-    this.#rows[step % length] = row
-  }
-
-  /** The row of a step; null for one in which nothing was written or of which nothing is kept. */
-  get(step: number): Row | null {
-    const { length } = this.#rows
-    const isKept = this.#newest !== NONE && step <= this.#newest && step > this.#newest - length
-    return isKept ? this.#rows[step % length]! : null
-  }
-}
-
 /** The numbers of one function, one runtime or everything in every window. */
 export class HistorySeries {
-  /** Before this instant nothing is known of it; what was not counted since is 0. */
+  /** Nothing is known before this instant; since then no numbers mean 0. */
   readonly knownFrom: number
   /** Last instant at which something was counted. */
   countedAt = 0
-  readonly #rings = Object.fromEntries(
-    WINDOWS.map(name => [name, new StepRing<StepNumbers>(TIERS[name].steps)]),
-  ) as Record<WindowName, StepRing<StepNumbers>>
+  /** By number of the step, ascending; steps in which nothing was counted have none. */
+  readonly #steps: Readonly<Record<WindowName, Map<number, StepNumbers>>> = {
+    '5m': new Map(),
+    '1h': new Map(),
+    '24h': new Map(),
+  }
 
   constructor(knownFrom: number) {
     this.knownFrom = knownFrom
   }
 
-  /** Adds what was counted to the steps that an instant is in. */
+  /** Adds numbers to the steps that contain an instant, which is not before the last one. */
   add(instant: number, numbers: StepNumbers): void {
     for (const name of WINDOWS) {
+      const steps = this.#steps[name]
       const step = toStep(name, instant)
-      const ring = this.#rings[name]
-      const known = ring.get(step)
-      if (known === null) ring.set(step, { ...numbers })
-      else addStepNumbers(known, numbers)
+      addStepNumbers(getOrMake(steps, step, createStepNumbers), numbers)
+      for (const old of steps.keys()) {
+        if (old > step - TIERS[name].steps) break
+        steps.delete(old)
+      }
     }
   }
 
   /** The numbers of a step; null where nothing was counted. */
   stepOf(name: WindowName, step: number): Readonly<StepNumbers> | null {
-    return this.#rings[name].get(step)
+    return this.#steps[name].get(step) ?? null
   }
 }
 
 /** Functions that have a series: 85 MB at one call a minute each. */
 const MAX_FUNCTION_SERIES = 3000
-/** A function that was called since keeps its series, however many others want one. */
+/** A function that was called within this time keeps its series when there is no room for another. */
 const KEPT_AFTER_CALL_MS = 300_000
-
-/** The last failure of a function. */
-interface LastError {
-  /** Wall clock, ms. */
-  at: number
-  message: string
-}
 
 /** Series of everything, of each runtime, and of each function that was called, up to a number of functions. */
 export class HistoryStore {
   readonly time: StepTime
-  /** Instants of the start and of the last sample, and the one that its numbers were put at. */
+  /** Instants of the start and of the last sample, and the one that its numbers belong to. */
   readonly startedAt: number
   sampledAt: number
   takenAt: number
   readonly all: HistorySeries
   readonly runtimes = new Map<string, HistorySeries>()
-  /** By key; the one that was called last is the last. */
+  /** By key, in the order of their last calls. */
   readonly functions = new Map<string, HistorySeries>()
   /** Functions that were called and have no series. */
   readonly leftOut = new Set<string>()
-  readonly errors = new Map<string, LastError>()
+  /** The last failure of each function; `at` is wall clock, ms. */
+  readonly errors = new Map<string, { at: number; message: string }>()
   readonly #maxFunctions: number
-  /** Steps in which a sample was taken. */
-  readonly #known = Object.fromEntries(WINDOWS.map(name => [name, new StepRing<true>(TIERS[name].steps)])) as Record<
-    WindowName,
-    StepRing<true>
-  >
 
   constructor(time: StepTime, maxFunctions: number) {
     this.time = time
@@ -189,21 +147,19 @@ export class HistoryStore {
     this.all = new HistorySeries(this.startedAt)
   }
 
-  /** Numbers will be put at this instant. */
+  /** Begins a sample whose numbers belong to this instant. */
   open(instant: number): void {
     this.takenAt = instant
-    for (const name of WINDOWS) this.#known[name].set(toStep(name, instant), true)
+    this.all.add(instant, NOTHING)
   }
 
-  /** True for a step in which a sample was taken: of others nothing is known. */
+  /** Nothing is known of a step without a sample. */
   isKnown(name: WindowName, step: number): boolean {
-    return this.#known[name].get(step) === true
+    return this.all.stepOf(name, step) !== null
   }
 
   runtimeOf(name: string): HistorySeries {
-    const series = this.runtimes.get(name) ?? new HistorySeries(this.startedAt)
-    this.runtimes.set(name, series)
-    return series
+    return getOrMake(this.runtimes, name, () => new HistorySeries(this.startedAt))
   }
 
   /** The series of a function that was just called; null if the limit of series is reached. */
@@ -245,7 +201,7 @@ const MAX_ERROR_CHARS = 300
 
 interface HistoryOptions {
   clock: Clock
-  metrics: Pick<Metrics, 'tally' | 'functions'>
+  metrics: Metrics
   /** Functions with calls that wait for a slot, and how many. */
   waiting: () => Iterable<readonly [key: string, count: number]>
   /** Functions with workers, and how many; a key may come twice. */
@@ -256,13 +212,14 @@ interface HistoryOptions {
 
 export class History {
   readonly #options: HistoryOptions
-  /** Keys of the functions that the last sample found. */
+  readonly #timer: Timer
+  /** Keys of the functions in the last sample. */
   #known: ReadonlySet<string> = new Set()
   #store: HistoryStore | null = null
-  #timer: NodeJS.Timeout | null = null
 
   constructor(options: HistoryOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock, true)
   }
 
   /** Begins with the numbers of now; does nothing when it is on. */
@@ -277,8 +234,7 @@ export class History {
 
   /** Stops the timer; `read` still works while the gateway stops. */
   close(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
   }
 
   /** Forgets everything. */
@@ -287,28 +243,26 @@ export class History {
     this.#store = null
   }
 
-  /** A function failed, in words. */
+  /** A function failed. */
   failed(key: string, message: string): void {
     const at = this.#options.clock.wall()
     this.#store?.errors.set(key, { at, message: message.slice(0, MAX_ERROR_CHARS) })
   }
 
-  /** What is kept, up to now; null while nothing is. */
+  /** The history up to now; null while it is off. */
   read(): HistoryStore | null {
     this.#trySample()
     return this.#store
   }
 
-  #schedule(store: HistoryStore): void {
-    const left = SAMPLE_MS - (store.time.now() % SAMPLE_MS)
-    this.#timer = this.#options.clock.setTimeout(() => {
+  #schedule({ time }: HistoryStore): void {
+    this.#timer.set(Math.ceil(SAMPLE_MS - (time.now() % SAMPLE_MS)), () => {
       this.#trySample()
-      if (this.#store === store) this.#schedule(store)
-    }, Math.ceil(left))
-    this.#timer.unref?.()
+      if (this.#store !== null) this.#schedule(this.#store)
+    })
   }
 
-  /** A machine that runs out of memory loses its history and serves on. */
+  /** A machine that runs out of memory loses its history and continues to serve. */
   #trySample(): void {
     if (this.#store === null) return
     try {
@@ -320,51 +274,48 @@ export class History {
   }
 
   #sample(store: HistoryStore): void {
+    const { metrics, waiting, workers } = this.#options
     const now = store.time.now()
-    // What came since the last sample belongs to the step that lasted meanwhile, not to the one that has just begun.
+    // Counts since the last sample belong to the step between the two, not to the one that has just begun.
     store.open(Math.max((store.sampledAt + now) / 2, now - SAMPLE_MS / 2))
-    const sums = new Sums()
-    for (const [key, count] of this.#options.waiting()) sums.gauge(key, count, 0)
-    for (const [key, count] of this.#options.workers()) sums.gauge(key, 0, count)
+    const all = new Sum()
+    const runtimes = new Map<string, Sum>()
+    const functions = new Map<string, Sum>()
+    const runtimeOf = (key: string): Sum => getOrMake(runtimes, key.slice(0, key.indexOf('/')), () => new Sum())
+    const sumsOf = (key: string): Sum[] => [all, runtimeOf(key), getOrMake(functions, key, () => new Sum())]
+    for (const [key, count] of waiting()) for (const sum of sumsOf(key)) sum.queued += count
+    for (const [key, count] of workers()) for (const sum of sumsOf(key)) sum.workers += count
     const known = new Set<string>()
-    for (const counters of this.#options.metrics.functions.counters()) {
-      known.add(counters.key)
-      this.#addFunction(store, counters, sums)
+    for (const { key, tally } of metrics.functions.counters()) {
+      known.add(key)
+      const gauges = functions.get(key)
+      const { queued = 0, workers = 0 } = gauges ?? {}
+      const counts = tally.take()
+      if (counts === null) {
+        if (gauges !== undefined) store.functions.get(key)?.add(store.takenAt, gauges.take())
+        continue
+      }
+      runtimeOf(key).tally.add(counts)
+      all.tally.add({ ...counts, durations: '' })
+      if (counts.errors5xx > 0) this.#noteStatus(store, key)
+      store.called(key)?.add(store.takenAt, { ...counts, queued, workers })
     }
-    for (const [name, sum] of sums.runtimes) store.runtimeOf(name).add(store.takenAt, sum.take())
-    store.all.add(store.takenAt, this.#takeAll(sums))
+    for (const [name, sum] of runtimes) store.runtimeOf(name).add(store.takenAt, sum.take())
+    // Requests are the public ones; cold starts and waits are those of functions through every door.
+    const { coldStarts, waits, ...gauges } = all.take()
+    const requests = metrics.tally.take() ?? createCounts()
+    store.all.add(store.takenAt, { ...gauges, ...requests, coldStarts, waits })
     const before = this.#known
     this.#known = known
     store.forget(key => before.has(key) && !known.has(key))
     store.sampledAt = now
   }
 
-  #addFunction(store: HistoryStore, counters: FunctionCounters, sums: Sums): void {
-    const { key } = counters
-    const gauge = sums.gauges.get(key)
-    const { queued = 0, workers = 0 } = gauge ?? {}
-    const counts = counters.tally.take()
-    if (counts !== null) {
-      sums.add(key, counts)
-      this.#noteErrors(store, key, counts)
-      store.called(key)?.add(store.takenAt, { ...counts, queued, workers })
-    } else if (gauge !== undefined) {
-      store.functions.get(key)?.add(store.takenAt, { ...createCounts(), queued, workers })
-    }
-  }
-
   /** A function that returns 5xx itself gives no reason. */
-  #noteErrors(store: HistoryStore, key: string, { errors5xx }: Counts): void {
-    if (errors5xx === 0) return
-    const known = store.errors.get(key)
-    if (known === undefined || known.at < store.time.toWall(store.sampledAt))
+  #noteStatus(store: HistoryStore, key: string): void {
+    const last = store.errors.get(key)
+    if (last === undefined || last.at < store.time.toWall(store.sampledAt))
       this.failed(key, 'answered with a 5xx status')
-  }
-
-  /** Requests are the public ones; cold starts and waits are those of functions through every door. */
-  #takeAll({ all }: Sums): StepNumbers {
-    const { coldStarts, waits, queued, workers } = all.take()
-    return { ...(this.#options.metrics.tally.take() ?? createCounts()), coldStarts, waits, queued, workers }
   }
 }
 
@@ -380,33 +331,108 @@ class Sum {
   }
 }
 
-/** What a sample found, added up for each runtime and for all. */
-class Sums {
-  readonly all = new Sum()
-  readonly runtimes = new Map<string, Sum>()
-  readonly gauges = new Map<string, { queued: number; workers: number }>()
+/** Columns of a sparkline. */
+const SPARK_COLUMNS = 30
 
-  gauge(key: string, queued: number, workers: number): void {
-    const known = this.gauges.get(key)
-    const gauge = known ?? { queued: 0, workers: 0 }
-    if (known === undefined) this.gauges.set(key, gauge)
-    for (const sum of [gauge, this.all, this.#runtimeOf(key)]) {
-      sum.queued += queued
-      sum.workers += workers
+/** A number of each step; null where nothing is known. */
+type Row = (number | null)[]
+
+/** The history over one window, in the shapes of `/_fn/metrics?format=json`. */
+export class HistoryView {
+  readonly stepMs: number
+  readonly #store: HistoryStore
+  readonly #window: WindowName
+  /** Numbers of the steps; the last one has not ended yet. */
+  readonly #steps: readonly number[]
+
+  constructor(store: HistoryStore, window: WindowName) {
+    const { stepMs, steps } = TIERS[window]
+    this.stepMs = stepMs
+    this.#store = store
+    this.#window = window
+    const last = toStep(window, store.takenAt)
+    this.#steps = Array.from({ length: steps }, (_, i) => last - steps + 1 + i)
+  }
+
+  /** Start of each step, seconds. */
+  get times(): number[] {
+    return this.#steps.map(step => this.#store.time.toWall(step * this.stepMs) / 1000)
+  }
+
+  /** @param key - of a function */
+  toFunctionSeries(key: string) {
+    const series = this.#store.functions.get(key) ?? null
+    return this.toSeries(series, this.#store.leftOut.has(key) ? Number.POSITIVE_INFINITY : series?.knownFrom)
+  }
+
+  /**
+   * @param series - null for a function that was never called
+   * @param knownFrom - nothing is known of steps that ended before
+   */
+  toSeries(series: HistorySeries | null, knownFrom = 0) {
+    const steps = this.#steps.map(step => {
+      if ((step + 1) * this.stepMs <= knownFrom || !this.#store.isKnown(this.#window, step)) return null
+      return series?.stepOf(this.#window, step) ?? NOTHING
+    })
+    const row = (read: (numbers: StepNumbers) => number | null): Row =>
+      steps.map(numbers => (numbers === null ? null : read(numbers)))
+    return {
+      requests: row(toRequests),
+      errors_4xx: row(({ errors4xx }) => errors4xx),
+      errors_5xx: row(({ errors5xx }) => errors5xx),
+      throttled: row(({ throttled }) => throttled),
+      p50_ms: row(({ durations }) => toShown(durations, 0.5)),
+      p95_ms: row(({ durations }) => toShown(durations, 0.95)),
+      p99_ms: row(({ durations }) => toShown(durations, 0.99)),
+      queue_depth: row(({ queued }) => queued),
+      queue_wait_p95_ms: row(({ waits }) => toShown(waits, 0.95)),
+      workers: row(({ workers }) => workers),
+      cold_starts: row(({ coldStarts }) => coldStarts),
     }
   }
 
-  add(key: string, counts: Counts): void {
-    this.#runtimeOf(key).tally.add(counts)
-    this.all.tally.add({ ...counts, durations: '' })
+  toTotals(series: HistorySeries | null) {
+    const sum = new Tally()
+    const spark = Array<number>(SPARK_COLUMNS).fill(0)
+    for (const [index, step] of this.#steps.entries()) {
+      const numbers = series?.stepOf(this.#window, step) ?? null
+      if (numbers === null) continue
+      const { queued: _, workers: __, ...counts } = numbers
+      sum.add(counts)
+      spark[Math.floor((index * SPARK_COLUMNS) / this.#steps.length)]! += toRequests(numbers)
+    }
+    const { errors4xx, errors5xx, throttled, durations } = sum.take() ?? NOTHING
+    return {
+      requests: toRequests({ durations, throttled }),
+      errors_4xx: errors4xx,
+      errors_5xx: errors5xx,
+      throttled,
+      p50_ms: toShown(durations, 0.5),
+      p95_ms: toShown(durations, 0.95),
+      p99_ms: toShown(durations, 0.99),
+      spark,
+    }
   }
 
-  #runtimeOf(key: string): Sum {
-    const name = key.slice(0, key.indexOf('/'))
-    const known = this.runtimes.get(name)
-    if (known !== undefined) return known
-    const sum = new Sum()
-    this.runtimes.set(name, sum)
-    return sum
+  toSummary(fn: FunctionVersion) {
+    const { runtime, fn: name, version } = toFunctionLabels(fn)
+    const error = this.#store.errors.get(fn.key)
+    return {
+      ...{ key: fn.key, runtime, name, version },
+      ...this.toTotals(this.#store.functions.get(fn.key) ?? null),
+      last_error_at: error === undefined ? null : error.at / 1000,
+      last_error: error?.message ?? null,
+    }
   }
+}
+
+/** A percentile with three decimals. */
+function toShown(counts: string, share: number): number | null {
+  const ms = toPercentileMs(counts, share)
+  return ms === null ? null : Math.round(ms * 1000) / 1000
+}
+
+/** Refused requests have no duration. */
+function toRequests({ durations, throttled }: Pick<StepNumbers, 'durations' | 'throttled'>): number {
+  return toTotal(durations) + throttled
 }

@@ -3,7 +3,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
-import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import { toFunctionLabels } from '../core/versions.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { AccessLogFormat } from './access-log.ts'
 import {
@@ -16,10 +16,10 @@ import {
   type ReloadRecord,
   type RequestRecord,
 } from './events.ts'
-import { isFailure, type LogOrigin, toFailureDetail, toFailureText, toPrintable } from './log-line.ts'
-import type { WrittenLine } from './line-buffer.ts'
-import { type LogQuery, LogStore } from './log-store.ts'
 import { OutputBudget, SecretMask } from './function-output.ts'
+import type { WrittenLine } from './line-buffer.ts'
+import { isFailure, toFailureDetail, toFailureText, toPrintable } from './log-line.ts'
+import { type LogQuery, LogStore } from './log-store.ts'
 import { traceIdOf } from './trace.ts'
 
 export interface JournalOptions {
@@ -30,32 +30,34 @@ export interface JournalOptions {
   accessLog: boolean
 }
 
-/** A call, for the report of its failure. */
-interface FailedCall {
-  /** null when none was found yet. */
-  fn: FunctionVersion | null
+interface CallOrigin {
   id: string
   /** Its `traceparent`. */
   trace: string
+}
+
+interface FailedCall extends CallOrigin {
+  /** null when none was found yet. */
+  fn: FunctionVersion | null
   method: string
   path: string
 }
 
 export class Journal {
   readonly events: GatewayEvents
-  /** For what functions print and throw, before it is logged or shown. */
+  /** Hides secrets in output and errors of functions, before they are logged or shown. */
   readonly secrets = new SecretMask()
   readonly #clock: Clock
   readonly #logs: LogStore
   readonly #outputBudget: OutputBudget
   readonly #accessLog: boolean
   readonly #accessFormat = new AccessLogFormat()
-  /** Builds that go on, by key. */
+  /** Unfinished builds by key. */
   readonly #builds = new Map<string, BuildRecord>()
-  /** Failures logged for a call, and those of a build, an install or a load without one: each is logged once. */
+  /** Failures logged with a call, and those of a build, an install or a load without one: each is logged once. */
   readonly #logged = new WeakSet<GatewayError>()
   readonly #reported = new WeakSet<GatewayError>()
-  /** The last failure without a call: a broken module that many functions import is logged with its frames once. */
+  /** The last failure without a call: the frames of a broken module that many functions import are logged once. */
   #lastReport = ''
   /** Called for every failure of a function. */
   onFailure: ((fn: FunctionVersion, message: string) => void) | null = null
@@ -76,7 +78,7 @@ export class Journal {
   }
 
   /**
-   * Reads what earlier runs left. Never rejects.
+   * Reads the lines of earlier runs. Never rejects.
    * @returns a warning when the log files cannot be written
    */
   async open(): Promise<Warning[]> {
@@ -87,47 +89,39 @@ export class Journal {
     return [{ code: 'LOGS_NOT_WRITTEN', path: '.svc/logs', message, hint }]
   }
 
-  /** Writes what is left. */
+  /** Writes the remaining lines. */
   close(): Promise<void> {
     return this.#logs.close()
   }
 
-  /** Words of the gateway itself. */
+  /** A message of the gateway itself. */
   log(level: LogRecord['level'], message: string): void {
     if (level !== 'debug') this.#logs.error(level, message)
     this.#emitLog(level, message)
   }
 
-  /** What a function wrote, within its budget. */
-  output(
-    fn: FunctionVersion,
-    stream: 'stdout' | 'stderr',
-    written: string,
-    call: Pick<FailedCall, 'id' | 'trace'> | null = null,
-  ): void {
+  /** Output of a function, within its budget. */
+  output(fn: FunctionVersion, stream: 'stdout' | 'stderr', written: string, call: CallOrigin | null = null): void {
     const text = this.#outputBudget.take(fn.key, written)
     if (text === '') return
-    const fields = { ...toFunctionFields(fn), stream, ...(call !== null && toCallFields(call)) }
+    const fields = { ...toFunctionLabels(fn), stream, ...(call !== null && toCallFields(call)) }
     this.#logs.output({ ...fields, text })
     if (!this.events.has('log')) return
-    this.events.emit('log', {
-      time: this.#clock.wall(),
-      level: stream === 'stderr' ? 'warn' : 'info',
-      message: text,
-      ...fields,
-    })
+    const level = stream === 'stderr' ? 'warn' : 'info'
+    this.events.emit('log', { time: this.#clock.wall(), level, message: text, ...fields })
   }
 
-  /** A function that could not be loaded, or whose worker ended by itself. */
+  /** A function that could not be loaded, or whose worker ended by itself. @param others - functions with the same failure */
   failure(fn: FunctionVersion, error: GatewayError, others: readonly FunctionVersion[] = []): void {
     // A call that waited for it has reported it.
     if (this.#logged.has(error)) return
     this.#reported.add(error)
-    const { message, detail } = error
-    const report = JSON.stringify([message, detail?.file, detail?.line])
-    const isSame = report === this.#lastReport && detail?.file !== fn.entryFile
+    const { code, message, detail: { stack: _, hint: __, ...place } = {} } = error
+    const report = JSON.stringify([message, place.file, place.line])
+    const isSame = report === this.#lastReport && place.file !== fn.entryFile
     this.#lastReport = report
-    this.#tellFailure(isSame ? withoutStack(error) : error, toFunctionFields(fn), fn, others)
+    const shown = isSame ? new GatewayError(code, message, { detail: place }) : error
+    this.#logFailure(shown, toFunctionLabels(fn), [fn, ...others])
   }
 
   /** A call that ended without a response of its function: logged when it is a failure, not when it is a refusal. */
@@ -135,23 +129,18 @@ export class Journal {
     if (!isFailure(error) || this.#reported.has(error)) return
     this.#logged.add(error)
     const call = { ...toCallFields({ id, trace }), method, path }
-    this.#tellFailure(error, fn === null ? call : { ...call, ...toFunctionFields(fn) }, fn)
+    if (fn === null) this.#logFailure(error, call, [])
+    else this.#logFailure(error, { ...call, ...toFunctionLabels(fn) }, [fn])
   }
 
-  /** @param others - functions that the same failure concerns */
-  #tellFailure(
-    error: GatewayError,
-    fields: Partial<LogRecord>,
-    failed: FunctionVersion | null,
-    others: readonly FunctionVersion[] = [],
-  ): void {
+  #logFailure(error: GatewayError, fields: Partial<LogRecord>, failed: readonly FunctionVersion[]): void {
     const detail = toFailureDetail(error)
-    const { headline: text, frames, hint } = toFailureText(error.message, failed?.entryFile ?? null, detail)
-    for (const fn of failed === null ? [] : [failed, ...others]) this.onFailure?.(fn, text)
-    const headline = others.length === 0 ? text : `${text}; ${others.length + 1} functions are affected`
+    const { headline: text, frames, hint } = toFailureText(error.message, failed[0]?.entryFile ?? null, detail)
+    for (const fn of failed) this.onFailure?.(fn, text)
+    const headline = failed.length > 1 ? `${text}; ${failed.length} functions are affected` : text
     const { method, path, runtime, fn } = fields
-    const asked = method === undefined ? '' : `${method} ${path}: `
-    const lines = [`${asked}${headline}${hint === null ? '' : ` (${hint})`}`, ...frames].map(toPrintable)
+    const request = method === undefined ? '' : `${method} ${path}: `
+    const lines = [`${request}${headline}${hint === null ? '' : ` (${hint})`}`, ...frames].map(toPrintable)
     // A function that fails at full speed must not fill the logs.
     const kept = this.#outputBudget.take(`failures of ${runtime}/${fn}`, lines.join('\n'))
     if (kept === '') return
@@ -165,25 +154,28 @@ export class Journal {
   /** A tool begins to work for a function. @param action - `building` */
   buildBegan(fn: FunctionVersion, action: string): void {
     this.#logs.error('info', `${action} ${fn.key}`)
-    const record = { time: this.#clock.wall(), action, state: 'began', key: fn.key, ...toFunctionFields(fn) } as const
-    this.#builds.set(fn.key, record)
-    this.events.emit('build', record)
+    this.#builds.set(fn.key, this.#emitBuild(fn, action, 'began'))
   }
 
   buildEnded(fn: FunctionVersion, action: string): void {
     this.#builds.delete(fn.key)
-    const time = this.#clock.wall()
-    this.events.emit('build', { time, action, state: 'ended', key: fn.key, ...toFunctionFields(fn) })
+    this.#emitBuild(fn, action, 'ended')
   }
 
-  /** As GatewayEvents.on; a listener for builds also gets those that run already. */
+  #emitBuild(fn: FunctionVersion, action: string, state: BuildRecord['state']): BuildRecord {
+    const record = { time: this.#clock.wall(), action, state, key: fn.key, ...toFunctionLabels(fn) }
+    this.events.emit('build', record)
+    return record
+  }
+
+  /** As GatewayEvents.on; a listener for builds also gets the unfinished ones. */
   on<Name extends EventName>(name: Name, listener: Listener<Name>, takeLines: LinesTaker | null = null): () => void {
     const stop = this.events.on(name, listener, takeLines)
     if (name === 'build') for (const build of this.builds) (listener as Listener<'build'>)(build, null)
     return stop
   }
 
-  /** Builds that go on, for who begins to listen. */
+  /** Unfinished builds. */
   get builds(): Iterable<BuildRecord> {
     return this.#builds.values()
   }
@@ -195,13 +187,13 @@ export class Journal {
 
   /** Reports the warnings that did not hold before. */
   warnNew(warnings: readonly Warning[]): void {
-    const known = new Set<string>()
+    const before = this.#known
+    this.#known = new Set()
     for (const warning of warnings) {
       const text = `${warning.code} ${warning.message}`
-      if (!this.#known.has(text) && !known.has(text)) this.warn(warning)
-      known.add(text)
+      if (!before.has(text) && !this.#known.has(text)) this.warn(warning)
+      this.#known.add(text)
     }
-    this.#known = known
   }
 
   reloaded(record: ReloadRecord): void {
@@ -218,7 +210,7 @@ export class Journal {
     return this.#logs.follow(query, onLine)
   }
 
-  /** False without a listener and an access log: then no record need be made. */
+  /** False without a listener and an access log: then no record is needed. */
   get wantsRequests(): boolean {
     return this.#accessLog || this.events.has('request')
   }
@@ -229,12 +221,12 @@ export class Journal {
   }
 
   /**
-   * As `request`, for those whose lines another process has written, each with its end.
+   * As `request`, for requests whose lines another process has written, each with its line end.
    * @param toRecord - called only for listeners that do not take lines
    */
   requestLines(lines: Buffer, toRecord: (line: WrittenLine) => RequestRecord): void {
     if (this.#accessLog) this.#logs.accessLines(lines)
-    if (this.events.has('request')) this.events.emitLines(lines, toRecord, this.#accessLog)
+    this.events.emitLines(lines, toRecord, this.#accessLog)
   }
 
   #emitLog(level: LogRecord['level'], message: string): void {
@@ -242,18 +234,6 @@ export class Journal {
   }
 }
 
-function withoutStack({ code, message, detail: { stack: _, hint: __, ...detail } = {} }: GatewayError): GatewayError {
-  return new GatewayError(code, message, { detail })
-}
-
-function toCallFields({ id, trace }: Pick<FailedCall, 'id' | 'trace'>): LogOrigin {
+function toCallFields({ id, trace }: CallOrigin) {
   return { requestId: id, traceId: traceIdOf(trace) }
-}
-
-function toFunctionFields({ runtime, name, version }: FunctionVersion): {
-  runtime: string
-  fn: string
-  version: string
-} {
-  return { runtime, fn: name, version: version ?? DEFAULT_VERSION_LABEL }
 }

@@ -2,13 +2,13 @@
  * The lines behind `/_fn/logs`: the newest ones in memory, all of them in rotated files. Spec: §4.2, page observe/log-store.
  *
  *   append ─► LineBuffer ─► tail
- *                 └─(LOG_FLUSH_MS, one batch)─► <directory>/<file>.log ─► .1 ─► .2 ─► .3 ─► gone
+ *                 └─(LOG_FLUSH_MS, one batch)─► <directory>/<file>.log ─► .1 ─► .2 ─► .3 ─► deleted
  *
  * Writing never waits for the disk and never fails: lines that cannot be written stay in memory, and the problem is reported once.
  */
 
 import { access, constants, rename } from 'node:fs/promises'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { openToAppend, openToRead, type OwnFolder } from '../files/own-folder.ts'
 import {
   eachLine,
@@ -24,14 +24,15 @@ import {
   type LogFile,
   type LogFilter,
   type LogOrigin,
+  toLines,
   toLogLine,
   toOriginText,
 } from './log-line.ts'
 
-/** A log file of this many bytes is set aside; the number of old ones that are kept. */
+/** Bytes after which a log file is rotated, and the number of old ones. */
 const MAX_LOG_FILE_BYTES = 16 * 1024 * 1024
 const KEPT_LOG_FILES = 3
-/** Bytes of a log file read to show what an earlier run left. */
+/** Bytes of a log file that are read to show the lines of an earlier run. */
 const LOG_TAIL_BYTES = 256 * 1024
 
 const NEWLINE = 10
@@ -42,30 +43,20 @@ export interface LogStoreOptions {
   directory: OwnFolder | null
   maxFileBytes?: number
   keptFiles?: number
-  /** Called when the files cannot be written, once until they can be again. */
+  /** Called when a file cannot be written, once until it can be again. */
   onProblem: (message: string) => void
-}
-
-/** What a handler or worker wrote. */
-interface RuntimeOutput extends LogOrigin {
-  text: string
 }
 
 export interface LogQuery extends LogFilter {
   file: LogFile
 }
 
-interface TailQuery extends LogQuery {
-  /** Number of the newest lines. */
-  lines: number
-}
-
 export class LogStore {
-  readonly #options: LogStoreOptions
+  readonly #clock: Clock
   readonly #writers: Record<LogFile, LogWriter>
 
   constructor(options: LogStoreOptions) {
-    this.#options = options
+    this.#clock = options.clock
     this.#writers = {
       error: new LogWriter('error', options),
       access: new LogWriter('access', options),
@@ -74,7 +65,7 @@ export class LogStore {
   }
 
   /**
-   * Reads what earlier runs left. Never rejects.
+   * Reads the lines of earlier runs. Never rejects.
    * @returns why the files cannot be written; null when they can
    */
   async open(): Promise<string | null> {
@@ -82,42 +73,40 @@ export class LogStore {
     return problems.find(problem => problem !== null) ?? null
   }
 
-  /** Adds one line; time and form are the caller's. */
+  /** Adds one line; its time and form are up to the caller. */
   append(file: LogFile, text: string): void {
     this.#writers[file].append(toLogLine(text))
   }
 
-  /** Adds an access line; AccessLogFormat makes it printable and bounded. @returns where it is; null when it found no room */
+  /** Adds an access line; AccessLogFormat makes it printable and bounded. @returns its place; null when there is no room */
   access<T>(format: LineWriter<T>, record: T): WrittenLine | null {
     return this.#writers.access.appendRecord(format, record)
   }
 
-  /** Adds access lines that another process has made, each with its end. */
+  /** Adds access lines that another process has made, each with its line end. */
   accessLines(lines: Buffer): void {
     this.#writers.access.appendLines(lines)
   }
 
-  /** Adds a word of the gateway itself to the error log. */
+  /** Adds a message of the gateway itself to the error log. */
   error(level: 'info' | 'warn' | 'error', message: string): void {
     this.append('error', `${this.#now()} ${level} ${message}`)
   }
 
-  /** Adds the lines of one failure. They have one time: a reader sees by it that they belong together. */
+  /** Adds the lines of one failure, all with the same time: it shows that they belong together. */
   failure(lines: readonly string[], origin: LogOrigin): void {
     const start = `${this.#now()} error ${toOriginText(origin)}`
     for (const line of lines) this.append('error', start + line)
   }
 
-  /** Adds captured output, one line per line. */
-  output({ text, ...origin }: RuntimeOutput): void {
+  /** Adds output of a function line by line. */
+  output({ text, ...origin }: LogOrigin & { text: string }): void {
     const start = `${this.#now()} ${toOriginText(origin)}`
-    const isEnded = text.endsWith('\n')
-    for (const line of (isEnded ? text.slice(0, -1) : text).split('\n'))
-      this.append('runtime', start + (line.endsWith('\r') ? line.slice(0, -1) : line))
+    for (const line of toLines(text)) this.append('runtime', start + (line.endsWith('\r') ? line.slice(0, -1) : line))
   }
 
-  /** The newest lines that match, oldest first. */
-  tail({ file, lines, ...filter }: TailQuery): string[] {
+  /** The newest lines that match, oldest first. @param lines - their maximum */
+  tail({ file, lines, ...filter }: LogQuery & { lines: number }): string[] {
     const isWanted = createLineFilter(file, filter)
     const found: string[] = []
     if (lines === 0) return found
@@ -129,27 +118,24 @@ export class LogStore {
     return found.reverse()
   }
 
-  /**
-   * Passes on every matching line from now on.
-   * @returns a function that ends it
-   */
+  /** Passes on every matching line from now on. @returns a function that ends it */
   follow({ file, ...filter }: LogQuery, onLine: (line: string) => void): () => void {
     const isWanted = createLineFilter(file, filter)
     return this.#writers[file].follow(isWanted === null ? onLine : line => isWanted(line) && onLine(line))
   }
 
-  /** Resolves when everything appended so far is in the files, or cannot be. */
+  /** Resolves when all lines so far are in the files, or cannot be. */
   async flush(): Promise<void> {
     await Promise.all(LOG_FILES.map(file => this.#writers[file].flush()))
   }
 
-  /** Flushes; lines after that stay in memory. */
+  /** Flushes; later lines stay in memory. */
   async close(): Promise<void> {
     await Promise.all(LOG_FILES.map(file => this.#writers[file].close()))
   }
 
   #now(): string {
-    return new Date(this.#options.clock.wall()).toISOString()
+    return new Date(this.#clock.wall()).toISOString()
   }
 }
 
@@ -160,7 +146,7 @@ class LogWriter {
   readonly #path: string | null
   readonly #lines: LineBuffer
   readonly #followers = new Set<(line: string) => void>()
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #writing: Promise<void> | null = null
   #fileBytes = 0
   #isFailing = false
@@ -171,6 +157,7 @@ class LogWriter {
     this.#options = options
     this.#path = options.directory?.pathOf(`${file}.log`) ?? null
     this.#lines = new LineBuffer(this.#path !== null)
+    this.#timer = new Timer(options.clock)
   }
 
   /** @returns why the file cannot be written */
@@ -183,8 +170,7 @@ class LogWriter {
       this.#lines.prepend(bytes)
       return null
     } catch (error) {
-      this.#report(error)
-      return toReason(error)
+      return this.#report(error as Error)
     }
   }
 
@@ -197,53 +183,47 @@ class LogWriter {
   appendRecord<T>(writer: LineWriter<T>, record: T): WrittenLine | null {
     const line = this.#lines.appendRecord(writer, record)
     this.#flushSoon()
-    if (this.#followers.size > 0 && line !== null) {
-      const text = line.bytes.toString('utf8', line.from, line.to)
-      for (const follower of this.#followers) follower(text)
-    }
+    if (this.#followers.size > 0 && line !== null) this.#pass(line)
     return line
   }
 
   appendLines(lines: Buffer): void {
     this.#lines.appendLines(lines)
     this.#flushSoon()
-    if (this.#followers.size === 0) return
-    eachLine(lines, ({ bytes, from, to }) => {
-      const text = bytes.toString('utf8', from, to)
-      for (const follower of this.#followers) follower(text)
-    })
+    if (this.#followers.size > 0) eachLine(lines, line => this.#pass(line))
+  }
+
+  #pass({ bytes, from, to }: WrittenLine): void {
+    const text = bytes.toString('utf8', from, to)
+    for (const follower of this.#followers) follower(text)
   }
 
   follow(onLine: (line: string) => void): () => void {
-    // A new function, so that a listener that comes twice is two followers.
+    // A new function, so that a listener that is added twice is two followers.
     const follower = (line: string): void => onLine(line)
     this.#followers.add(follower)
     return () => this.#followers.delete(follower)
   }
 
   #flushSoon(): void {
-    if (this.#timer === null) {
-      if (this.#isClosed || this.#path === null) return
-      this.#timer = this.#options.clock.setTimeout(this.#onTimer, LOG_FLUSH_MS)
+    if (!this.#timer.isSet) {
+      if (!this.#isClosed && this.#path !== null) this.#timer.set(LOG_FLUSH_MS, () => void this.flush())
     } else if (this.#writing === null && this.#lines.pendingBytes >= LOG_FLUSH_BYTES) {
-      // Written early rather than at the next tick of the clock: the bytes are still in the processor's cache, and few wait.
+      // Before the timer: the bytes are still in the processor's cache, and few wait.
       void this.flush()
     }
   }
-
-  readonly #onTimer = (): void => void this.flush()
 
   newestFirst(): Iterable<string> {
     return this.#lines.newestFirst()
   }
 
-  /** One batch at a time; lines that come meanwhile make the next. */
+  /** One batch at a time; later lines make the next. */
   async flush(): Promise<void> {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
     while (this.#writing !== null) await this.#writing
     if (this.#lines.pendingBytes === 0 || this.#isClosed) return
-    this.#writing = this.#write()
+    this.#writing = this.#write(this.#path!)
     await this.#writing
     this.#writing = null
   }
@@ -253,16 +233,14 @@ class LogWriter {
     this.#isClosed = true
   }
 
-  async #write(): Promise<void> {
+  async #write(path: string): Promise<void> {
+    const { directory, maxFileBytes = MAX_LOG_FILE_BYTES } = this.#options
     const { views, dropped } = this.#lines.take()
     if (dropped > 0) views.push(Buffer.from(`... ${dropped} lines were dropped: the disk is too slow\n`))
-    let bytes = 0
-    for (const view of views) bytes += view.length
-    const path = this.#path!
+    const bytes = views.reduce((sum, view) => sum + view.length, 0)
     try {
-      const limit = this.#options.maxFileBytes ?? MAX_LOG_FILE_BYTES
-      await this.#options.directory!.ensure()
-      if (this.#fileBytes > 0 && this.#fileBytes + bytes > limit) await this.#rotate(path)
+      await directory!.ensure()
+      if (this.#fileBytes > 0 && this.#fileBytes + bytes > maxFileBytes) await this.#rotate(path)
       const file = await openToAppend(path)
       try {
         for (const view of views) await file.appendFile(view)
@@ -272,49 +250,41 @@ class LogWriter {
       this.#fileBytes += bytes
       this.#isFailing = false
     } catch (error) {
-      this.#report(error)
+      this.#report(error as Error)
     } finally {
       this.#lines.giveBack()
     }
   }
 
   async #rotate(path: string): Promise<void> {
-    const kept = this.#options.keptFiles ?? KEPT_LOG_FILES
-    for (let age = kept; age >= 1; age--) {
-      await rename(age === 1 ? path : `${path}.${age - 1}`, `${path}.${age}`).catch(ignoreMissing)
+    for (let age = this.#options.keptFiles ?? KEPT_LOG_FILES; age >= 1; age--) {
+      await rename(age === 1 ? path : `${path}.${age - 1}`, `${path}.${age}`).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'ENOENT') throw error
+      })
     }
     this.#fileBytes = 0
   }
 
-  #report(error: unknown): void {
-    if (this.#isFailing) return
+  /** @returns the reason */
+  #report({ message }: Error): string {
+    if (!this.#isFailing)
+      this.#options.onProblem(`${this.#file} log cannot be written, its lines are kept in memory only: ${message}`)
     this.#isFailing = true
-    this.#options.onProblem(
-      `${this.#file} log cannot be written, its lines are kept in memory only: ${toReason(error)}`,
-    )
+    return message
   }
-}
-
-function toReason(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
-}
-
-function ignoreMissing(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'ENOENT') throw error
 }
 
 /** The last LOG_TAIL_BYTES of a file as whole lines, and its size. */
 async function readTail(path: string): Promise<{ bytes: Buffer; fileBytes: number }> {
-  const handle = await openToRead(path)
-  if (handle === null) return { bytes: Buffer.alloc(0), fileBytes: 0 }
+  const file = await openToRead(path)
+  if (file === null) return { bytes: Buffer.alloc(0), fileBytes: 0 }
   try {
-    const fileBytes = (await handle.stat()).size
+    const { size: fileBytes } = await file.stat()
     const from = Math.max(0, fileBytes - LOG_TAIL_BYTES)
-    const buffer = Buffer.alloc(fileBytes - from)
-    const { bytesRead } = await handle.read(buffer, 0, buffer.length, from)
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(fileBytes - from), 0, fileBytes - from, from)
     const end = buffer.lastIndexOf(NEWLINE, bytesRead - 1) + 1
     return { bytes: buffer.subarray(from > 0 ? buffer.indexOf(NEWLINE) + 1 : 0, end), fileBytes }
   } finally {
-    await handle.close()
+    await file.close()
   }
 }

@@ -1,55 +1,326 @@
 /**
- * What a gateway counts, and the text in which a scraper reads it. Counting costs a few additions to arrays that are there;
- * everything else is read where it is kept, at each scrape. Owner: page observe/metrics.
+ * Counts and durations of a gateway, and the text in which Prometheus reads them (format 0.0.4). Counting a request is a few additions to
+ * arrays that exist already; everything else is read at each scrape. Owner: page observe/metrics.
  */
 
+import { performance } from 'node:perf_hooks'
 import type { FunctionVersion } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
 import { METHODS } from '../core/identity.ts'
-import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
-import {
-  type FunctionCounts,
-  Histogram,
-  type MetricCounts,
-  type MetricSource,
-  Tally,
-  toBucket,
-  toFamily,
-  toFamilyHead,
-  toLabels,
-  toSample,
-} from './histogram.ts'
+import { toFunctionLabels } from '../core/versions.ts'
 
-/** Methods by name; the last stands for all others, because a client may invent them. */
+/** Names and values of labels, in the order they are shown. */
+type Labels = Readonly<Record<string, string>>
+
+type FamilyType = 'counter' | 'gauge' | 'histogram'
+
+/** The two lines before the samples of a family. */
+export function toFamilyHead(name: string, type: FamilyType, help: string): string {
+  return `# HELP ${name} ${escapeText(help)}\n# TYPE ${name} ${type}\n`
+}
+
+/** The labels of a sample without their braces. */
+export function toLabels(labels: Labels): string {
+  return Object.entries(labels)
+    .map(([name, value]) => `${name}="${escapeText(value).replaceAll('"', '\\"')}"`)
+    .join(',')
+}
+
+/** @param labels - from `toLabels`; empty for none */
+export function toSample(name: string, labels: string, value: number): string {
+  return labels === '' ? `${name} ${value}\n` : `${name}{${labels}} ${value}\n`
+}
+
+/** A whole family; empty without samples. */
+export function toFamily(
+  name: string,
+  type: FamilyType,
+  help: string,
+  samples: Iterable<readonly [labels: Labels, value: number]>,
+): string {
+  let text = ''
+  for (const [labels, value] of samples) text += toSample(name, toLabels(labels), value)
+  return text === '' ? '' : toFamilyHead(name, type, help) + text
+}
+
+function escapeText(text: string): string {
+  return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')
+}
+
+/** Upper bounds of the buckets, seconds; the last bucket has none. */
+export const DURATION_BOUNDS: readonly number[] = [
+  0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+]
+const BOUNDS_MS = Float64Array.from(DURATION_BOUNDS, bound => bound * 1000)
+const BOUND_LABELS = [...DURATION_BOUNDS.map(String), '+Inf']
+const BUCKETS = BOUND_LABELS.length
+
+/** Histograms of one family, one for each class, in one array: counting allocates nothing. */
+export class Histogram {
+  /** Of each class its buckets, then its sum in ms. 64-bit numbers, because a 32-bit count overflows within days. */
+  readonly #numbers: Float64Array
+
+  constructor(classes: number) {
+    this.#numbers = new Float64Array(classes * (BUCKETS + 1))
+  }
+
+  observe(index: number, ms: number): void {
+    const from = index * (BUCKETS + 1)
+    let bucket = 0
+    while (bucket < BOUNDS_MS.length && ms > BOUNDS_MS[bucket]!) bucket += 1
+    this.#numbers[from + bucket]! += 1
+    this.#numbers[from + BUCKETS]! += ms
+  }
+
+  /** Adds the numbers of another one. */
+  add(numbers: Float64Array): void {
+    for (let i = 0; i < this.#numbers.length; i++) this.#numbers[i]! += numbers[i]!
+  }
+
+  /** The numbers for `add` of another one; starts at 0 again. */
+  take(): Float64Array {
+    const taken = this.#numbers.slice()
+    this.#numbers.fill(0)
+    return taken
+  }
+
+  /** Observations of a class. */
+  countOf(index: number): number {
+    let count = 0
+    for (let bucket = 0; bucket < BUCKETS; bucket++) count += this.#numbers[index * (BUCKETS + 1) + bucket]!
+    return count
+  }
+
+  /** Samples of a class; none when nothing was observed. @param labels - from `toLabels` */
+  toText(index: number, name: string, labels: string): string {
+    if (this.countOf(index) === 0) return ''
+    const from = index * (BUCKETS + 1)
+    const start = labels === '' ? '' : `${labels},`
+    let count = 0
+    let text = ''
+    for (const [bucket, bound] of BOUND_LABELS.entries()) {
+      count += this.#numbers[from + bucket]!
+      text += toSample(`${name}_bucket`, `${start}le="${bound}"`, count)
+    }
+    const sum = this.#numbers[from + BUCKETS]! / 1000
+    return text + toSample(`${name}_sum`, labels, sum) + toSample(`${name}_count`, labels, count)
+  }
+}
+
+/** Percentiles come from finer buckets, in 1/256 ms. Durations with the same highest 5 bits share one: it is 3 to 6 % wide. */
+const UNITS_PER_MS = 256
+/** 2.3 h; longer durations share the last bucket. */
+const LONGEST_MS = 2 ** 31 / UNITS_PER_MS - 1
+
+function toBucket(ms: number): number {
+  const units = ms > 0 ? (Math.min(ms, LONGEST_MS) * UNITS_PER_MS) | 0 : 0
+  const shift = Math.max(0, 27 - Math.clz32(units))
+  return shift * 16 + (units >>> shift)
+}
+
+function toLowerBoundMs(bucket: number): number {
+  const shift = Math.max(0, (bucket >>> 4) - 1)
+  return ((bucket - shift * 16) * 2 ** shift) / UNITS_PER_MS
+}
+
+/**
+ * Counts of the buckets that are not empty, in ascending order: a character for the bucket and one for the count, repeated
+ * for the same bucket where one is too small. A string takes 4 bytes a bucket, and the history keeps thousands of them.
+ */
+type SparseCounts = string
+const MAX_COUNT = 0xffff
+
+/** Durations in buckets for percentiles. Only the range between the shortest and the longest one takes memory. */
+export class LogHistogram {
+  #first = 0
+  /** From the bucket `#first` on. */
+  #counts: number[] = []
+
+  observe(ms: number): void {
+    this.#add(toBucket(ms), 1)
+  }
+
+  add(counts: SparseCounts): void {
+    for (let i = 0; i < counts.length; i += 2) this.#add(counts.charCodeAt(i), counts.charCodeAt(i + 1))
+  }
+
+  /** The counts; starts at 0 again. */
+  take(): SparseCounts {
+    const codes: number[] = []
+    for (const [index, count] of this.#counts.entries())
+      for (let left = count; left > 0; left -= MAX_COUNT) codes.push(this.#first + index, Math.min(left, MAX_COUNT))
+    this.#counts.fill(0)
+    return String.fromCharCode(...codes)
+  }
+
+  #add(bucket: number, count: number): void {
+    const counts = this.#counts
+    if (counts.length === 0) this.#first = bucket
+    for (; bucket < this.#first; this.#first--) counts.unshift(0)
+    while (bucket >= this.#first + counts.length) counts.push(0)
+    counts[bucket - this.#first]! += count
+  }
+}
+
+export function sumCounts(one: SparseCounts, other: SparseCounts): SparseCounts {
+  if (one === '' || other === '') return one + other
+  const sum = new LogHistogram()
+  sum.add(one)
+  sum.add(other)
+  return sum.take()
+}
+
+/** Number of counted durations. */
+export function toTotal(counts: SparseCounts): number {
+  let total = 0
+  for (let i = 1; i < counts.length; i += 2) total += counts.charCodeAt(i)
+  return total
+}
+
+/**
+ * The lower bound of the bucket that contains a percentile: never above the true value, and at most 6 % below it.
+ * @param share - 0.95 for p95
+ * @returns ms; null without durations
+ */
+export function toPercentileMs(counts: SparseCounts, share: number): number | null {
+  let left = share * toTotal(counts)
+  for (let i = 0; i < counts.length; i += 2) {
+    left -= counts.charCodeAt(i + 1)
+    if (left <= 0) return toLowerBoundMs(counts.charCodeAt(i))
+  }
+  return null
+}
+
+/** Counts of one function, or of all. */
+export interface Counts {
+  errors4xx: number
+  errors5xx: number
+  /** Refused by admission; not among the errors. */
+  throttled: number
+  coldStarts: number
+  /** Without throttled calls. */
+  durations: SparseCounts
+  /** For a slot, of the calls that waited. */
+  waits: SparseCounts
+}
+
+const NO_NUMBERS = { errors4xx: 0, errors5xx: 0, throttled: 0, coldStarts: 0 }
+
+export function createCounts(): Counts {
+  return { ...NO_NUMBERS, durations: '', waits: '' }
+}
+
+/** Counts since they were taken last. */
+export class Tally {
+  #isEmpty = true
+  #numbers = { ...NO_NUMBERS }
+  readonly #durations = new LogHistogram()
+  readonly #waits = new LogHistogram()
+
+  /**
+   * @param queuedMs - waiting for a slot; 0 for a call that did not
+   * @param wasThrottled - refused by admission
+   */
+  count(status: number, durationMs: number, queuedMs: number, wasThrottled: boolean): void {
+    this.#isEmpty = false
+    if (queuedMs > 0) this.#waits.observe(queuedMs)
+    // A refusal takes no time and says nothing about the latency of the function.
+    if (wasThrottled) {
+      this.#numbers.throttled += 1
+      return
+    }
+    if (status >= 500) this.#numbers.errors5xx += 1
+    // A call that was stopped has status 0 and counts as one whose client left.
+    else if (status >= 400 || status < 100) this.#numbers.errors4xx += 1
+    this.#durations.observe(durationMs)
+  }
+
+  coldStart(): void {
+    this.#isEmpty = false
+    this.#numbers.coldStarts += 1
+  }
+
+  add({ durations, waits, ...numbers }: Counts): void {
+    this.#isEmpty = false
+    addTo(this.#numbers, numbers)
+    this.#durations.add(durations)
+    this.#waits.add(waits)
+  }
+
+  /** @returns null when nothing was counted since the last time */
+  take(): Counts | null {
+    if (this.#isEmpty) return null
+    const taken = { ...this.#numbers, durations: this.#durations.take(), waits: this.#waits.take() }
+    this.#isEmpty = true
+    this.#numbers = { ...NO_NUMBERS }
+    return taken
+  }
+}
+
+/** Adds named numbers to others. */
+export function addTo<Name extends string>(
+  sums: NoInfer<Record<Name, number>>,
+  added: Readonly<Record<Name, number>>,
+): void {
+  for (const name of Object.keys(added) as Name[]) sums[name] += added[name]
+}
+
+/** Increments of named numbers since they were taken last. */
+export class Added<Name extends string> {
+  readonly #numbers: Readonly<Record<Name, number>>
+  readonly #seen: Record<Name, number>
+
+  constructor(numbers: Readonly<Record<Name, number>>) {
+    this.#numbers = numbers
+    this.#seen = { ...numbers }
+  }
+
+  /** @returns null when nothing was added */
+  take(): Record<Name, number> | null {
+    const added: Record<Name, number> = { ...this.#numbers }
+    for (const name of Object.keys(added) as Name[]) added[name] -= this.#seen[name]
+    Object.assign(this.#seen, this.#numbers)
+    return Object.values(added).some(number => number !== 0) ? added : null
+  }
+}
+
+/** Methods by name; the last stands for all others, because clients send any. */
 const COUNTED_METHODS = [...METHODS, 'HEAD', 'OPTIONS', 'other'] as const
 const METHOD_INDEX: ReadonlyMap<string, number> = new Map(COUNTED_METHODS.map((name, index) => [name, index]))
 const OTHER = COUNTED_METHODS.length - 1
-/** Statuses run below this. */
+/** Statuses are below this. */
 const STATUSES = 600
-/** Requests of the public routes, and those of `/_fn` and `/console` behind them. */
-const PUBLIC = 0
-const CONTROL = 1
-const PLANE_COUNTS = COUNTED_METHODS.length * STATUSES
 
 type Result = 'ok' | 'failed'
+
+/** Numbers since they were taken last, for another process. */
+export interface MetricCounts {
+  /** Index and count, in turn, of the requests by method and status. */
+  requests: number[]
+  durations: Float64Array
+  /** Of public requests; null for none. */
+  counts: Counts | null
+  functions: { key: string; durations: Float64Array; waits: Float64Array; counts: Counts }[]
+}
 
 export class Metrics {
   readonly functions = new FunctionMetrics()
   /** Public requests, for the history. */
   readonly tally = new Tally()
-  readonly #requests = new Float64Array(2 * PLANE_COUNTS)
-  readonly #durations = new Histogram(2)
+  readonly #requests = new Float64Array(COUNTED_METHODS.length * STATUSES)
+  readonly #durations = new Histogram(1)
   readonly #reloads: Record<Result, number> = { ok: 0, failed: 0 }
   readonly #scheduleRuns: Record<Result, number> = { ok: 0, failed: 0 }
-  readonly #sources: MetricSource[] = [() => this.#toText(), () => this.functions.toText()]
+  readonly #sources: (() => Iterable<string>)[] = [() => this.#toText(), () => this.functions.toText()]
 
-  /** Adds families whose numbers are kept elsewhere: jobs by state, workers, the process. */
-  register(source: MetricSource): void {
+  /** Adds families whose numbers are kept elsewhere, in pieces of text: the sender may pause between two. */
+  register(source: () => Iterable<string>): void {
     this.#sources.push(source)
   }
 
   /**
    * Counts an answered request.
-   * @param fn - that it was for; null for none
+   * @param fn - null when it was for none
    * @param queuedMs - waiting for a slot
    * @param isControl - it was for `/_fn` or `/console`
    * @param wasThrottled - refused by admission
@@ -63,29 +334,23 @@ export class Metrics {
     isControl = false,
     wasThrottled = false,
   ): void {
-    const plane = isControl ? CONTROL : PUBLIC
-    const index = (METHOD_INDEX.get(method) ?? OTHER) * STATUSES + (status < STATUSES ? status : 0)
-    this.#requests[plane * PLANE_COUNTS + index]! += 1
-    const bucket = toBucket(durationMs)
-    this.#durations.observe(plane, durationMs, bucket)
-    if (!isControl) this.tally.count(status, durationMs, 0, bucket, wasThrottled)
-    if (fn !== null) this.functions.count(fn, status, durationMs, queuedMs, wasThrottled, bucket)
+    this.#requests[(METHOD_INDEX.get(method) ?? OTHER) * STATUSES + (status < STATUSES ? status : 0)]! += 1
+    this.#durations.observe(0, durationMs)
+    if (!isControl) this.tally.count(status, durationMs, 0, wasThrottled)
+    if (fn !== null) this.functions.count(fn, status, durationMs, queuedMs, wasThrottled)
   }
 
-  /** What was counted since the last time, for `add` of another process; null for nothing. */
+  /** The counts since the last time, for `add` of another process; null for nothing. */
   take(): MetricCounts | null {
     const requests: number[] = []
-    for (let i = 0; i < this.#requests.length; i++) {
-      if (this.#requests[i] === 0) continue
-      requests.push(i, this.#requests[i]!)
-      this.#requests[i] = 0
-    }
+    for (const [index, count] of this.#requests.entries()) if (count > 0) requests.push(index, count)
+    this.#requests.fill(0)
     const functions = this.functions.take()
     if (requests.length + functions.length === 0) return null
     return { requests, durations: this.#durations.take(), counts: this.tally.take(), functions }
   }
 
-  /** Adds what another process counted. */
+  /** Adds the counts of another process. */
   add({ requests, durations, counts, functions }: MetricCounts): void {
     for (let i = 0; i + 1 < requests.length; i += 2) this.#requests[requests[i]!]! += requests[i + 1]!
     this.#durations.add(durations)
@@ -107,42 +372,28 @@ export class Metrics {
   }
 
   *#toText(): Generator<string> {
-    yield toFamily('http_requests_total', 'counter', 'Requests that were answered or left.', this.#toRequests())
+    const requests: [Labels, number][] = []
+    for (const [index, count] of this.#requests.entries()) {
+      const [method, status] = [Math.floor(index / STATUSES), index % STATUSES]
+      if (count > 0) requests.push([{ method: COUNTED_METHODS[method]!, code: String(status) }, count])
+    }
+    yield toFamily('http_requests_total', 'counter', 'Requests that were answered or left.', requests)
     const duration = 'http_request_duration_seconds'
-    const help = 'From the request to the whole answer.'
-    const text = this.#durations.toText(null, duration, '')
-    if (text !== '') yield toFamilyHead(duration, 'histogram', help) + text
+    const text = this.#durations.toText(0, duration, '')
+    if (text !== '') yield toFamilyHead(duration, 'histogram', 'From the request to the whole answer.') + text
     yield toFamily('fn_reload_total', 'counter', 'Readings of the functions root.', toResults(this.#reloads))
     yield toFamily('fn_schedule_runs_total', 'counter', 'Runs of schedules.', toResults(this.#scheduleRuns))
   }
-
-  *#toRequests(): Generator<[Readonly<Record<string, string>>, number]> {
-    for (const [method, from] of COUNTED_METHODS.map((name, index) => [name, index * STATUSES] as const)) {
-      for (let status = 0; status < STATUSES; status++) {
-        const count = this.#requests[from + status]! + this.#requests[PLANE_COUNTS + from + status]!
-        if (count > 0) yield [{ method, code: String(status) }, count]
-      }
-    }
-  }
 }
 
-function toResults(counts: Readonly<Record<Result, number>>): [Readonly<Record<string, string>>, number][] {
-  return [
-    [{ result: 'ok' }, counts.ok],
-    [{ result: 'failed' }, counts.failed],
-  ]
+function toResults(counts: Readonly<Record<Result, number>>): [Labels, number][] {
+  return Object.entries(counts).map(([result, count]) => [{ result }, count])
 }
 
 const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
 
-/** Counts of one function. */
-export interface FunctionCounters {
-  readonly key: string
-  readonly tally: Pick<Tally, 'take'>
-}
-
 /** Numbers of one function, made at its first call. */
-class Series implements FunctionCounters {
+class Series {
   readonly key: string
   readonly labels: string
   readonly durations = new Histogram(CLASSES.length)
@@ -156,64 +407,53 @@ class Series implements FunctionCounters {
   }
 }
 
-/** Labels of a function. */
-export function toFunctionLabels({ runtime, name, version }: FunctionVersion): {
-  runtime: string
-  fn: string
-  version: string
-} {
-  return { runtime, fn: name, version: version ?? DEFAULT_VERSION_LABEL }
-}
-
 class FunctionMetrics {
   readonly #series = new Map<string, Series>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
 
-  /** A new catalog: what it has no more is forgotten, so that series cannot grow without end. */
+  /** Replaces the catalog. The series of removed functions are dropped, so that their number is bounded. */
   adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
     this.#functions = functions
     for (const key of this.#series.keys()) if (!functions.has(key)) this.#series.delete(key)
   }
 
   /** @param queuedMs - waiting for a slot; 0 for a call that did not */
-  count(
-    fn: FunctionVersion,
-    status: number,
-    durationMs: number,
-    queuedMs: number,
-    wasThrottled = false,
-    bucket = toBucket(durationMs),
-  ): void {
-    const series = this.#series.get(fn.key) ?? this.#begin(fn)
+  count(fn: FunctionVersion, status: number, durationMs: number, queuedMs: number, wasThrottled = false): void {
+    const series = this.#seriesOf(fn.key)
     if (series === null) return
-    series.durations.observe(toClass(status), durationMs, bucket)
+    series.durations.observe(toClass(status), durationMs)
     if (queuedMs > 0) series.waits.observe(0, queuedMs)
-    series.tally.count(status, durationMs, queuedMs, bucket, wasThrottled)
+    series.tally.count(status, durationMs, queuedMs, wasThrottled)
   }
 
   coldStart(fn: FunctionVersion): void {
-    const series = this.#series.get(fn.key) ?? this.#begin(fn)
+    const series = this.#seriesOf(fn.key)
     if (series === null) return
     series.coldStarts += 1
     series.tally.coldStart()
   }
 
-  /** Counts since the last time, for `add` of another process. */
-  take(): FunctionCounts[] {
-    const taken: FunctionCounts[] = []
-    for (const series of this.#series.values()) {
-      const { key, durations, waits, tally } = series
-      const counts = tally.take()
-      if (counts !== null) taken.push({ key, durations: durations.take(), waits: waits.take(), counts })
-    }
-    return taken
+  /** @returns null for a function that was removed, and whose last calls end now */
+  #seriesOf(key: string): Series | null {
+    const known = this.#series.get(key)
+    if (known !== undefined) return known
+    const fn = this.#functions.get(key)
+    if (fn === undefined) return null
+    const series = new Series(fn)
+    this.#series.set(key, series)
+    return series
   }
 
-  /** Adds what another process counted; of a function that is gone meanwhile nothing is kept. */
-  add(taken: readonly FunctionCounts[]): void {
+  take(): MetricCounts['functions'] {
+    return [...this.#series.values()].flatMap(({ key, durations, waits, tally }) => {
+      const counts = tally.take()
+      return counts === null ? [] : [{ key, durations: durations.take(), waits: waits.take(), counts }]
+    })
+  }
+
+  add(taken: MetricCounts['functions']): void {
     for (const { key, durations, waits, counts } of taken) {
-      const fn = this.#functions.get(key)
-      const series = this.#series.get(key) ?? (fn === undefined ? null : this.#begin(fn))
+      const series = this.#seriesOf(key)
       if (series === null) continue
       series.durations.add(durations)
       series.waits.add(waits)
@@ -222,75 +462,90 @@ class FunctionMetrics {
     }
   }
 
-  /** @returns null for a function that is in the catalog no more, and whose last calls end now */
-  #begin(fn: FunctionVersion): Series | null {
-    if (!this.#functions.has(fn.key)) return null
-    const series = new Series(fn)
-    this.#series.set(fn.key, series)
-    return series
-  }
-
-  /** Functions that were called and are there. */
-  counters(): Iterable<FunctionCounters> {
+  /** Functions of the catalog that were called. */
+  counters(): Iterable<{ readonly key: string; readonly tally: Tally }> {
     return this.#series.values()
   }
 
   /** Families of functions that were called, in pieces. */
   *toText(): Generator<string> {
-    if (this.#series.size === 0) return
-    const calls = 'fn_invocations_total'
-    yield toFamilyHead(calls, 'counter', 'Calls of functions that ended, through every door.')
-    for (const { labels, durations } of this.#series.values()) yield toClassText(calls, labels, durations)
-    const duration = 'fn_invocation_duration_seconds'
-    yield toFamilyHead(
-      duration,
-      'histogram',
-      'From the request, or the asking of an internal call, to the whole answer.',
-    )
-    for (const { labels, durations } of this.#series.values())
-      for (const [index, name] of CLASSES.entries())
-        yield durations.toText(index, duration, `${labels},status_class="${name}"`)
-    yield* this.#toShort(
-      'fn_queue_wait_seconds',
-      'histogram',
-      'Waiting for a slot, of calls that waited.',
-      ({ waits, labels }, name) => waits.toText(0, name, labels),
-    )
-    yield* this.#toShort(
-      'fn_cold_starts_total',
-      'counter',
-      'Calls given to a worker that was still starting.',
-      ({ coldStarts, labels }, name) => (coldStarts === 0 ? '' : toSample(name, labels, coldStarts)),
-    )
-  }
-
-  /** A family that many functions have nothing for; without any it is left out. */
-  *#toShort(
-    name: string,
-    type: 'counter' | 'histogram',
-    help: string,
-    toText: (series: Series, name: string) => string,
-  ): Generator<string> {
-    let head = toFamilyHead(name, type, help)
-    for (const series of this.#series.values()) {
-      const text = toText(series, name)
-      if (text === '') continue
-      yield head + text
-      head = ''
+    for (const [name, type, help, toText] of FUNCTION_FAMILIES) {
+      let head = toFamilyHead(name, type, help)
+      for (const series of this.#series.values()) {
+        const text = toText(series, name)
+        if (text === '') continue
+        yield head + text
+        head = ''
+      }
     }
   }
 }
 
-function toClassText(name: string, labels: string, durations: Histogram): string {
-  let text = ''
-  for (const [index, status] of CLASSES.entries()) {
-    const count = durations.countOf(index)
-    if (count > 0) text += toSample(name, `${labels},status_class="${status}"`, count)
-  }
-  return text
+type FunctionFamily = [name: string, type: FamilyType, help: string, toText: (series: Series, name: string) => string]
+
+const FUNCTION_FAMILIES: readonly FunctionFamily[] = [
+  [
+    'fn_invocations_total',
+    'counter',
+    'Calls of functions that ended, through every door.',
+    ({ labels, durations }, name) =>
+      ofEachClass(labels, (index, classLabels) => {
+        const count = durations.countOf(index)
+        return count === 0 ? '' : toSample(name, classLabels, count)
+      }),
+  ],
+  [
+    'fn_invocation_duration_seconds',
+    'histogram',
+    'From the request, or the start of an internal call, to the whole answer.',
+    ({ labels, durations }, name) =>
+      ofEachClass(labels, (index, classLabels) => durations.toText(index, name, classLabels)),
+  ],
+  [
+    'fn_queue_wait_seconds',
+    'histogram',
+    'Waiting for a slot, of calls that waited.',
+    ({ labels, waits }, name) => waits.toText(0, name, labels),
+  ],
+  [
+    'fn_cold_starts_total',
+    'counter',
+    'Calls given to a worker that was still starting.',
+    ({ labels, coldStarts }, name) => (coldStarts === 0 ? '' : toSample(name, labels, coldStarts)),
+  ],
+]
+
+function ofEachClass(labels: string, toText: (index: number, labels: string) => string): string {
+  return CLASSES.map((status, index) => toText(index, `${labels},status_class="${status}"`)).join('')
 }
 
 /** A call that was stopped has status 0 and counts as one whose client left. */
 function toClass(status: number): number {
   return status < 100 ? 3 : Math.min(5, Math.trunc(status / 100)) - 1
+}
+
+/**
+ * The gateway's process, under the names that tools know from other programs.
+ * @param openFiles - null where the system does not report it
+ * @param maxFiles - files this process may have open; null where the system does not report it
+ */
+export function toProcessText(clock: Clock, openFiles: number | null, maxFiles: number | null): string {
+  const { user, system } = process.cpuUsage()
+  const { rss, heapUsed, heapTotal, external } = process.memoryUsage()
+  const startedAt = (clock.wall() - process.uptime() * 1000) / 1000
+  const busy = performance.eventLoopUtilization().active / 1000
+  const rows: [name: string, type: FamilyType, help: string, value: number | null][] = [
+    ['process_cpu_seconds_total', 'counter', 'Processor time of the gateway, seconds.', (user + system) / 1e6],
+    ['process_resident_memory_bytes', 'gauge', 'Memory of the gateway, bytes.', rss],
+    ['process_start_time_seconds', 'gauge', 'Start of the process, seconds since the epoch.', startedAt],
+    ['nodejs_heap_size_used_bytes', 'gauge', 'JavaScript heap in use, bytes.', heapUsed],
+    ['nodejs_heap_size_total_bytes', 'gauge', 'JavaScript heap, bytes.', heapTotal],
+    ['nodejs_external_memory_bytes', 'gauge', 'Memory of buffers and the like, bytes.', external],
+    ['nodejs_eventloop_active_seconds_total', 'counter', 'Time in which the event loop was busy, seconds.', busy],
+    ['process_open_fds', 'gauge', 'Open files and sockets.', openFiles],
+    ['process_max_fds', 'gauge', 'Files and sockets that may be open.', maxFiles],
+  ]
+  return rows
+    .map(([name, type, help, value]) => toFamily(name, type, help, value === null ? [] : [[{}, value]]))
+    .join('')
 }

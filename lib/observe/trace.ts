@@ -1,86 +1,75 @@
 /**
- * Which trace a call belongs to, by the rules of W3C Trace Context: taken from the client when well-formed, else begun here.
- * Owner: page observe/trace.
+ * The trace of a call, by the rules of W3C Trace Context: from the client when its header is well-formed, else a new one; and spans
+ * for the OpenTelemetry API of a host application. Owner: page observe/trace.
  */
 
 import { randomFillSync } from 'node:crypto'
 import type * as OpenTelemetry from '@opentelemetry/api'
 
-/** `00`, 32 digits of a trace, 16 of the span that asks, 2 of flags; what later versions add follows a further `-`. */
+/** `00`, 32 digits of a trace, 16 of the calling span, 2 of flags; later versions add fields after a further `-`. */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(-.*)?$/
 const TRACEPARENT_CHARS = 55
 
-/** Entries of a `tracestate`, and its characters: longer ones need not be passed on, and would grow every call. */
+/** Limits of a `tracestate`: a longer one need not be passed on, and would grow every call. */
 const MAX_STATE_ENTRIES = 32
 const MAX_STATE_CHARS = 512
-const STATE_KEY = /^(?:[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})$/
-const STATE_VALUE = /^[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/
+const STATE_KEY = '[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13}'
+const STATE_VALUE = '[\\x20-\\x2b\\x2d-\\x3c\\x3e-\\x7e]{0,255}[\\x21-\\x2b\\x2d-\\x3c\\x3e-\\x7e]'
+const STATE_ENTRY = new RegExp(`^(${STATE_KEY})=${STATE_VALUE}$`)
 
-/**
- * A `traceparent` header as it is handed on, in version 00.
- * @returns null for one that is not well-formed: then a new trace begins
- */
+/** A `traceparent` header in version 00; null for a malformed one: then a new trace begins. */
 export function readTraceparent(text: string): string | null {
   if (text.length === TRACEPARENT_CHARS && text.startsWith('00-')) return TRACEPARENT.test(text) ? text : null
   const match = TRACEPARENT.exec(text)
-  if (match === null || text.startsWith('00-')) return null
-  return `00-${match[1]}`
+  return match === null || text.startsWith('00-') ? null : `00-${match[1]}`
 }
 
-/**
- * A `tracestate` header as it is handed on.
- * @returns null for none and for one that breaks a rule: a part of it would say something else than its writers meant
- */
+/** A `tracestate` header to pass on; null when it is empty or malformed: a part of it would have another meaning. */
 export function readTracestate(text: string): string | null {
   if (text.length > MAX_STATE_CHARS) return null
-  const keys = new Set<string>()
   const entries = text
     .split(',')
     .map(entry => entry.replace(/^[ \t]+|[ \t]+$/g, ''))
     .filter(entry => entry !== '')
-  for (const entry of entries) {
-    const equals = entry.indexOf('=')
-    const key = entry.slice(0, Math.max(0, equals))
-    if (!STATE_KEY.test(key) || !STATE_VALUE.test(entry.slice(equals + 1)) || keys.has(key)) return null
-    keys.add(key)
-  }
+  const keys = entries.map(entry => STATE_ENTRY.exec(entry)?.[1])
+  if (keys.includes(undefined) || new Set(keys).size < keys.length) return null
   return entries.length === 0 || entries.length > MAX_STATE_ENTRIES ? null : entries.join(',')
 }
 
-/** The trace's own id in a `traceparent` that was read or made here. */
+/** The id of the trace in a `traceparent` from `readTraceparent` or `TraceIds`. */
 export function traceIdOf(traceparent: string): string {
   return traceparent.slice(3, 35)
 }
 
-/** Whatever is part of a trace. */
+/** A part of a trace. */
 interface Traced {
   trace: string
   traceState: string | null
-  /** A span that it has already decides. */
+  /** Its trace comes before those of headers. */
   span: { readonly trace: string; readonly traceState: string | null } | null
 }
 
 const ID_BYTES = 24
 const POOL_BYTES = 340 * ID_BYTES
 
-/** Begins traces. Random bytes come from a pool, because asking the system for a few costs more than a request's routing. */
+/** Begins traces. Random bytes come from a pool, because a syscall for a few of them costs more than routing a request. */
 export class TraceIds {
   readonly #bytes = Buffer.alloc(POOL_BYTES)
   #digits = ''
   #at = POOL_BYTES * 2
 
-  /** A new `traceparent`, sampled: the access line of the call is the record that it promises. */
+  /** A new `traceparent`, sampled: the access line of the call is the promised record. */
   next(): string {
-    if (this.#at >= POOL_BYTES * 2) this.#refill()
+    if (this.#at >= POOL_BYTES * 2) {
+      this.#digits = randomFillSync(this.#bytes).toString('hex')
+      this.#at = 0
+    }
     const at = this.#at
     this.#at = at + ID_BYTES * 2
     return `00-${this.#digits.slice(at, at + 32)}-${this.#digits.slice(at + 32, at + 48)}-01`
   }
 
-  /**
-   * Lets a call be part of the trace that its headers name, or of a new one.
-   * @param call - without a trace
-   */
+  /** Adds a call without a trace to that of its span or headers, or to a new one. */
   join(call: Traced, traceparent: string | null, tracestate: string | null): void {
     if (call.span !== null) {
       call.trace = call.span.trace
@@ -89,44 +78,38 @@ export class TraceIds {
     }
     const taken = traceparent === null ? null : readTraceparent(traceparent)
     call.trace = taken ?? this.next()
-    // What others noted about a trace that does not go on is about nothing here.
+    // The state of a trace that does not continue has no meaning here.
     if (taken !== null && tracestate !== null) call.traceState = readTracestate(tracestate)
-  }
-
-  #refill(): void {
-    this.#digits = randomFillSync(this.#bytes).toString('hex')
-    this.#at = 0
   }
 }
 
 type Api = typeof OpenTelemetry
 type Context = OpenTelemetry.Context
 
-/** Where every copy of the API keeps what was registered. */
+/** The place where every copy of the API keeps registered tracers. */
 const REGISTRY = Symbol.for('opentelemetry.js.api.1')
 const TRACER = 'fngw'
 /** Characters of an attribute. */
 const MAX_TEXT_CHARS = 1024
 
-/** How something ended. */
 interface Outcome {
   /** 0 for none. */
   status: number
   /** A short word for a failure that has no status. */
   failure?: string
-  /** Instead of the name that it began with. */
+  /** Replaces the name from the start. */
   name?: string
   attributes?: Readonly<Record<string, string | number>>
 }
 
-/** A span that has begun. */
+/** A span that has not ended. */
 export interface OpenSpan {
-  /** `traceparent` and `tracestate` for what is done in it. */
+  /** `traceparent` and `tracestate` for work within it. */
   readonly trace: string
   readonly traceState: string | null
-  /** An upstream request. */
+  /** Begins the span of an upstream request. */
   upstream(method: string, host: string, port: number): OpenSpan | null
-  /** Once. */
+  /** To be called once. */
   end(outcome: Outcome): void
 }
 
@@ -142,8 +125,7 @@ export async function findSpans(): Promise<Spans | null> {
 }
 
 /**
- * Spans of requests, calls and upstream requests by the OpenTelemetry API of the host application. An exception of a tracer
- * harms no request.
+ * Spans of requests, calls and upstream requests. An exception of a tracer harms no request.
  *
  *   request (SERVER) ─► upstream request (CLIENT)
  *   gateway.invoke (INTERNAL) ─► upstream request (CLIENT)
@@ -152,26 +134,22 @@ export class Spans {
   readonly #api: Api
   readonly #tracer: OpenTelemetry.Tracer
 
-  /** @internal Declarations name no type of the optional peer: programs without it are compiled with them. */
+  /** @internal Programs without the optional peer are compiled with these declarations: they must not name its types. */
   constructor(api: Api) {
     this.#api = api
     this.#tracer = api.trace.getTracer(TRACER)
   }
 
-  /**
-   * A request of HTTP: in the span that is active, else in the trace of its headers.
-   * @param path - what follows `?` is left out
-   */
+  /** A request of HTTP, without its query: in the active span, else in the trace of its headers. */
   request(method: string, path: string, traceparent: string | null, tracestate: string | null): OpenSpan | null {
-    const { SpanKind } = this.#api
     const attributes = { 'http.request.method': method, 'url.path': cut(path.split('?', 1)[0]!) }
-    return this.#begin(method, SpanKind.SERVER, attributes, () => this.#parentOf(traceparent, tracestate))
+    return this.#begin(method, this.#api.SpanKind.SERVER, attributes, () => this.#parentOf(traceparent, tracestate))
   }
 
-  /** A call that the host program asks for. */
+  /** A call by the host program. */
   call(key: string, traceparent: string | null, tracestate: string | null): OpenSpan | null {
-    const { SpanKind } = this.#api
-    return this.#begin(`invoke ${key}`, SpanKind.INTERNAL, {}, () => this.#parentOf(traceparent, tracestate))
+    const { INTERNAL } = this.#api.SpanKind
+    return this.#begin(`invoke ${key}`, INTERNAL, {}, () => this.#parentOf(traceparent, tracestate))
   }
 
   #parentOf(traceparent: string | null, tracestate: string | null): Context {
@@ -183,7 +161,7 @@ export class Spans {
     if (taken === null) return ROOT_CONTEXT
     const state = tracestate === null ? null : readTracestate(tracestate)
     return trace.setSpanContext(ROOT_CONTEXT, {
-      traceId: taken.slice(3, 35),
+      traceId: traceIdOf(taken),
       spanId: taken.slice(36, 52),
       traceFlags: Number.parseInt(taken.slice(53), 16),
       isRemote: true,
@@ -201,11 +179,11 @@ export class Spans {
       const around = parent()
       const span = this.#tracer.startSpan(name, { kind, attributes }, around)
       const { traceId, spanId, traceFlags, traceState } = span.spanContext()
-      const text = readTraceparent(`00-${traceId}-${spanId}-${(traceFlags & 0xff).toString(16).padStart(2, '0')}`)
+      const trace = readTraceparent(`00-${traceId}-${spanId}-${(traceFlags & 0xff).toString(16).padStart(2, '0')}`)
       // A tracer that gives no ids traces nothing.
-      if (text === null) return null
+      if (trace === null) return null
       return {
-        trace: text,
+        trace,
         traceState: traceState?.serialize() || null,
         upstream: (method, host, port) => {
           const upstream = { 'http.request.method': method, 'server.address': host, 'server.port': port }
@@ -231,7 +209,7 @@ export class Spans {
       }
       span.end()
     } catch {
-      // It is the tracer's loss.
+      // Only the tracer loses the span.
     }
   }
 }

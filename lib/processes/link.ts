@@ -7,7 +7,7 @@ import { type Bytes, copyOf, lengthOf } from '../core/byte-pool.ts'
 import { ERROR_STATUS, type ErrorCode, GatewayError, type Warning } from '../core/errors.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
-import type { MetricCounts } from '../observe/histogram.ts'
+import type { MetricCounts } from '../observe/metrics.ts'
 import type { StartedWorker, WorkerExit } from '../runtime/started-worker.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, parseHeader, SMALL_BODY_BYTES } from '../runtime/wire-protocol.ts'
 

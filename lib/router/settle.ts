@@ -2,7 +2,7 @@
 
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import { type Method, METHODS } from '../core/identity.ts'
-import { isSameList } from '../core/list-change.ts'
+import { isSameList } from '../core/collections.ts'
 import { compareText } from '../core/text.ts'
 import { type ClaimStanding, claimStrength, decideClaim } from '../core/transitions.ts'
 

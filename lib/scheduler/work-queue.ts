@@ -4,7 +4,7 @@
  */
 
 import { type Clock, Timer } from '../core/clock.ts'
-import { Heap, type HeapItem } from '../core/heap.ts'
+import { Heap, type HeapItem } from '../core/collections.ts'
 
 export interface Work extends HeapItem {
   /** Wall clock, ms; kept by the queue. */

@@ -68,7 +68,7 @@ t.test('[scheduler/schedule.7] clocks that go forward and back', async t => {
  */
 function bruteForce(cron: Cron, zone: Zone, start: number, end: number): number[] {
   const isDue = (wall: number): boolean => nextWallTime(cron, wall - 1) === wall
-  const everyHour = cron.hours.length === 24
+  const everyHour = cron.hours.size === 24
   const found: number[] = []
   /** The latest time that the clock has shown. */
   let shown = start + zone.offsetAt(start) - 60_000

@@ -220,7 +220,7 @@ t.test('[files/root-lock.5] what is no file is not touched', async t => {
   t.same(readdirSync(tree.path('outside')), ['kept'])
   tree.remove('.svc/gateway.lock')
   mkdirSync(tree.path('.svc/gateway.lock/kept'), { recursive: true })
-  t.throws(() => lockOf(tree).acquire(), /\.svc\/gateway\.lock is a folder or device/)
+  t.throws(() => lockOf(tree).acquire(), /\.svc\/gateway\.lock is a folder, not a regular file/)
   t.same(readdirSync(tree.path('.svc/gateway.lock')), ['kept'])
   tree.remove('.svc')
   symlinkSync(tree.path('outside'), tree.path('.svc'))

@@ -1,8 +1,6 @@
 import t from 'tap'
-import { toTotal } from '../../lib/observe/histogram.ts'
-import { History, type HistorySeries, type TIERS, WINDOWS } from '../../lib/observe/history.ts'
-import { HistoryView } from '../../lib/observe/history-view.ts'
-import { Metrics } from '../../lib/observe/metrics.ts'
+import { History, type HistorySeries, type TIERS, WINDOWS, HistoryView } from '../../lib/observe/history.ts'
+import { Metrics, toTotal } from '../../lib/observe/metrics.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 

@@ -1,7 +1,6 @@
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
-import { Metrics } from '../../lib/observe/metrics.ts'
-import { toFamily, toLabels, toSample } from '../../lib/observe/histogram.ts'
+import { Metrics, toFamily, toLabels, toSample } from '../../lib/observe/metrics.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const HELLO = makeFn({ name: 'hello' })
@@ -36,12 +35,15 @@ t.test('[observe/metrics.2] requests by method and status, whatever a client sen
   for (const method of ['GET', 'GET', 'HEAD', 'PROPFIND', 'x"}\n']) metrics.request(method, 200, null, 1, 0)
   metrics.request('GET', 404, null, 1, 0)
   metrics.request('GET', 999, null, 1, 0)
-  t.equal(sampleOf('http_requests_total{method="GET",code="200"}'), 2)
+  metrics.request('GET', 200, null, 2000, 0, true)
+  t.equal(sampleOf('http_requests_total{method="GET",code="200"}'), 3)
   t.equal(sampleOf('http_requests_total{method="HEAD",code="200"}'), 1)
   t.equal(sampleOf('http_requests_total{method="other",code="200"}'), 2)
   t.equal(sampleOf('http_requests_total{method="GET",code="404"}'), 1)
   t.equal(sampleOf('http_requests_total{method="GET",code="0"}'), 1)
-  t.equal(sampleOf('http_request_duration_seconds_count'), 7)
+  t.equal(sampleOf('http_request_duration_seconds_count'), 8, 'those of the control plane too')
+  t.equal(sampleOf('http_request_duration_seconds_sum'), 2.007)
+  t.equal(sampleOf('http_request_duration_seconds_bucket{le="1"}'), 7)
   t.notMatch(text(), /PROPFIND|fn_invocations/)
 })
 

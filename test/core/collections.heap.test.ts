@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Heap, type HeapItem } from '../../lib/core/heap.ts'
+import { Heap, type HeapItem } from '../../lib/core/collections.ts'
 import { createRandom } from '../helpers/random.ts'
 
 interface Item extends HeapItem {

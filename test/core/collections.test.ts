@@ -1,5 +1,5 @@
 import t from 'tap'
-import { compareLists, countUpTo, mergeSorted } from '../../lib/core/list-change.ts'
+import { compareLists, countUpTo, mergeSorted } from '../../lib/core/collections.ts'
 import { compareText } from '../../lib/core/text.ts'
 
 t.test('[router/route-table.22] two lists differ in what one of them has alone, wherever it stands', async t => {

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { Added, addTo } from '../../lib/observe/histogram.ts'
-import { Metrics } from '../../lib/observe/metrics.ts'
+import { Metrics, Added, addTo } from '../../lib/observe/metrics.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const textOf = (metrics: Metrics): string => [...metrics.toText()].join('')

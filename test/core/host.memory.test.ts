@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import t from 'tap'
-import { readMemoryOf } from '../../lib/observe/process-metrics.ts'
+import { readMemoryOf } from '../../lib/core/host.ts'
 
 t.test(
   '[control/workers.3] memory of processes that are there',

@@ -6,7 +6,7 @@ import {
   sumCounts,
   toPercentileMs,
   toTotal,
-} from '../../lib/observe/histogram.ts'
+} from '../../lib/observe/metrics.ts'
 
 /** Samples by their labels. */
 function read(text: string): Record<string, number> {
@@ -89,11 +89,4 @@ t.test('[observe/history.4] taking begins at 0 again', async t => {
   t.equal(histogram.take(), '')
   histogram.observe(1)
   t.equal(toTotal(histogram.take()), 1)
-})
-
-t.test('[observe/metrics.2] all classes together', async t => {
-  const histogram = new Histogram(2)
-  histogram.observe(0, 3)
-  histogram.observe(1, 3)
-  t.match(read(histogram.toText(null, 'd', '')), { d_count: 2, d_sum: 0.006, 'd_bucket{le="0.005"}': 2 })
 })

@@ -1,7 +1,6 @@
 import t from 'tap'
-import { LogHistogram } from '../../lib/observe/histogram.ts'
-import { createStepNumbers, HistoryStore, StepTime, TIERS, WINDOWS } from '../../lib/observe/history.ts'
-import { HistoryView } from '../../lib/observe/history-view.ts'
+import { LogHistogram } from '../../lib/observe/metrics.ts'
+import { createStepNumbers, HistoryStore, StepTime, TIERS, WINDOWS, HistoryView } from '../../lib/observe/history.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 
