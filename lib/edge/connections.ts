@@ -51,7 +51,7 @@ class HostPool {
   readonly key: string
   /** The one that was used last is used next, so that those that are not needed get old. */
   readonly idle: UpstreamConnection[] = []
-  readonly #waiting: UpstreamRequest[] = []
+  readonly waiting: UpstreamRequest[] = []
   open = 0
   /** A further connection that resumes a TLS session needs no whole handshake. */
   session: Buffer | undefined
@@ -62,19 +62,10 @@ class HostPool {
     this.key = key
   }
 
-  addWaiting(request: UpstreamRequest): void {
-    this.#waiting.push(request)
-  }
-
   /** The first request that still waits. */
-  get firstWaiting(): UpstreamRequest | undefined {
-    while (this.#waiting[0]?.isOver === true) this.#waiting.shift()
-    return this.#waiting[0]
-  }
-
   takeWaiting(): UpstreamRequest | undefined {
-    const first = this.firstWaiting
-    this.#waiting.shift()
+    let first = this.waiting.shift()
+    while (first?.isOver === true) first = this.waiting.shift()
     return first
   }
 }
@@ -117,7 +108,7 @@ export class EdgeConnections {
    * @param added - headers beside the request's own, names and values in turn
    * @param addresses - checked; they are not looked up again
    * @param body - null for none, which is not the same as an empty one
-   * @throws GatewayError for what cannot be sent, and when too many files and connections are open
+   * @throws GatewayError for what cannot be sent
    */
   send(
     request: EdgeRequest,
@@ -130,7 +121,7 @@ export class EdgeConnections {
     const { isTls, hostname, port } = request.to
     const upstream = { isTls, hostname, port, addresses, ca: this.#ca }
     const head = toHeadText(request, added, body === null ? null : body.length, reuse)
-    const sent = new UpstreamRequest(upstream, { head, body, isHead: request.method === 'HEAD' }, reuse, taker)
+    const sent = new UpstreamRequest(upstream, head, body, request.method === 'HEAD', reuse, taker)
     this.#start(sent)
     return sent
   }
@@ -138,8 +129,7 @@ export class EdgeConnections {
   /** Closes every connection; requests that wait for an answer fail as reset. */
   close(): void {
     const waiting = this.#due.splice(0)
-    for (const pool of this.#pools.values())
-      for (let next = pool.takeWaiting(); next !== undefined; next = pool.takeWaiting()) waiting.push(next)
+    for (const pool of this.#pools.values()) waiting.push(...pool.waiting.splice(0))
     for (const request of waiting) request.fail(toFailure('ECONNRESET'))
     for (const connection of this.#open) connection.close()
   }
@@ -182,7 +172,7 @@ export class EdgeConnections {
         one => now >= pool.distrustedUntil && one.isFree && one.freedTurn < this.#turn && now - one.usedAt <= RECENT_MS,
       )
       if (kept >= 0) this.#sendOver(this.#takeIdle(pool, kept), request)
-      else this.#startLate(pool, request)
+      else this.#startNew(pool, request)
     }
   }
 
@@ -192,19 +182,14 @@ export class EdgeConnections {
   }
 
   #startNew(pool: HostPool, request: UpstreamRequest): void {
-    if (request.reuse === 'none' || pool.open < this.#limits.max) {
-      this.#sendOver(this.#connect(request.upstream, pool, request.reuse !== 'none'), request)
+    if (request.reuse !== 'none' && pool.open >= this.#limits.max) {
+      pool.waiting.push(request)
+      // None of them can be used for it: one makes room for another.
+      pool.idle.find(isFree)?.destroy()
       return
     }
-    pool.addWaiting(request)
-    // None of them can be used for it: one makes room for another.
-    pool.idle.find(isFree)?.destroy()
-  }
-
-  /** For a request whose caller has gone on: an error reaches it as the outcome. */
-  #startLate(pool: HostPool, request: UpstreamRequest): void {
     try {
-      this.#startNew(pool, request)
+      this.#sendOver(this.#connect(request.upstream, pool, request.reuse !== 'none'), request)
     } catch (error) {
       request.fail(error as Error)
     }
@@ -245,13 +230,15 @@ export class EdgeConnections {
     connection.usedAt = this.#clock.monotonic()
     connection.freedTurn = this.#turn
     this.#planTurn()
-    const next = pool.firstWaiting
-    if (next?.reuse === 'trusted' || (next === undefined && this.#idle >= this.#limits.idle)) {
-      // For the one that waits: another one, when this is gone.
-      connection.destroy()
-    } else if (next !== undefined) {
-      pool.takeWaiting()
+    const next = pool.takeWaiting()
+    if (next?.reuse === 'any') {
       this.#sendOver(connection, next)
+    } else if (next !== undefined) {
+      // Another connection, when this is gone.
+      pool.waiting.unshift(next)
+      connection.destroy()
+    } else if (this.#idle >= this.#limits.idle) {
+      connection.destroy()
     } else {
       pool.idle.push(connection)
       this.#idle += 1
@@ -266,7 +253,7 @@ export class EdgeConnections {
     do {
       const next = pool.takeWaiting()
       if (next === undefined) break
-      this.#startLate(pool, next)
+      this.#startNew(pool, next)
     } while (pool.open === 0)
   }
 

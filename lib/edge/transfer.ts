@@ -6,7 +6,7 @@
  *     504                504                 └ ended, failed or too large so soon: answered whole, or with the error
  */
 
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { headerOf } from '../core/http-text.ts'
 import type { Call } from '../invocation/invoke.ts'
@@ -65,7 +65,7 @@ export class EdgeTransfer implements AnswerTaker {
   #decoded: DecodedSize | null = null
   /** The start of the body while it is held back. Until `onRead` its pieces are where the next read overwrites them. */
   #held: Buffer[] = []
-  #holdTimer: NodeJS.Timeout | null = null
+  readonly #holdTimer: Timer
   /** Pieces that are with the decoder. */
   #counting = 0
   /** Bytes handed on that the client has not taken. */
@@ -77,6 +77,7 @@ export class EdgeTransfer implements AnswerTaker {
     this.#call = call
     this.#request = request
     this.#body = body
+    this.#holdTimer = new Timer(context.clock)
     this.#span = call.span?.upstream(request.method, request.to.hostname, request.to.port) ?? null
     const { timeoutMs } = call.fn.policy
     this.#time = new TimeLimit(context.clock, request.timeoutMs ?? timeoutMs, overdue =>
@@ -116,12 +117,11 @@ export class EdgeTransfer implements AnswerTaker {
   }
 
   #end(): void {
-    const { clock } = this.#context
     this.#state = 'over'
     this.#held = []
     this.#call.stopEdge = null
     this.#call.grantEdge = null
-    if (this.#holdTimer !== null) clock.clearTimeout(this.#holdTimer)
+    this.#holdTimer.clear()
     this.#decoded?.close()
     this.#time.stop()
     const { result } = this
@@ -212,12 +212,13 @@ export class EdgeTransfer implements AnswerTaker {
   onRead(): void {
     if (this.#state !== 'held') return
     if (this.#held.length > 0) this.#held = [Buffer.concat(this.#held)]
-    this.#holdTimer ??= this.#context.clock.setTimeout(() => {
+    if (this.#holdTimer.isSet) return
+    this.#holdTimer.set(EDGE_HOLD_MS, () => {
       if (this.#state !== 'held') return
       this.#state = 'due'
       // A piece that is being counted may turn out too large: that is known in a moment.
       if (this.#counting === 0) this.#release()
-    }, EDGE_HOLD_MS)
+    })
   }
 
   onEnd(): void {
@@ -324,7 +325,7 @@ export class TimeLimit {
   #headAt: number | null = null
   /** Of the answer's body, so far. */
   bytes = 0
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #timerAt = 0
 
   /**
@@ -333,6 +334,7 @@ export class TimeLimit {
    */
   constructor(clock: Clock, gapMs: number, onOverdue: (overdue: Overdue) => void) {
     this.#clock = clock
+    this.#timer = new Timer(clock)
     this.#gapMs = gapMs
     this.#onOverdue = onOverdue
   }
@@ -358,16 +360,14 @@ export class TimeLimit {
   }
 
   stop(): void {
-    if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
   }
 
   #wait(who: Overdue['who'], ms: number): void {
     this.#overdue = { who, ms }
     this.#deadline = this.#clock.monotonic() + ms
     // One timer that looks again when it was early, instead of one per piece; only an earlier end needs another.
-    if (this.#timer !== null && this.#timerAt > this.#deadline) this.stop()
-    if (this.#timer === null) this.#arm()
+    if (!this.#timer.isSet || this.#timerAt > this.#deadline) this.#arm()
   }
 
   /** An upstream that drips, or a client that sips, gives a sign in time each time, and could go on for ever. */
@@ -383,12 +383,11 @@ export class TimeLimit {
   #arm(): void {
     this.#timerAt = this.#end
     const ms = Math.max(1, Math.ceil(this.#timerAt - this.#clock.monotonic()))
-    this.#timer = this.#clock.setTimeout(() => {
-      this.#timer = null
+    this.#timer.set(ms, () => {
       const now = this.#clock.monotonic()
       if (now < this.#end) this.#arm()
       else this.#onOverdue(now < this.#deadline ? { who: 'all', ms: Math.ceil(this.#totalMs) } : this.#overdue)
-    }, ms)
+    })
   }
 }
 

@@ -35,14 +35,6 @@ export interface AnswerTaker extends AnswerSink {
   onError(error: Error): void
 }
 
-/** One request as it is sent. */
-interface SentRequest {
-  /** Request line and headers. */
-  readonly head: string
-  readonly body: Buffer | null
-  readonly isHead: boolean
-}
-
 /**
  * Over which connection a request may go: any, a kept one only if it is trusted (the request cannot be sent again), or a new one
  * that is closed behind it.
@@ -52,24 +44,34 @@ export type Reuse = 'any' | 'trusted' | 'none'
 /** A request and its answer. */
 export class UpstreamRequest {
   readonly upstream: Upstream
-  readonly sent: SentRequest
+  /** Request line and headers. */
+  readonly head: string
+  readonly body: Buffer | null
+  /** The answer has no body. */
+  readonly isHead: boolean
   readonly reuse: Reuse
   readonly taker: AnswerTaker
   /** That it goes over; null before that, and once the answer is whole. */
   connection: UpstreamConnection | null = null
+  /** True when that had been used before, and may have been closed just then. */
+  isOverUsed = false
   /** The answer is not waited for any more. */
   isOver = false
 
-  constructor(upstream: Upstream, sent: SentRequest, reuse: Reuse, taker: AnswerTaker) {
+  constructor(
+    upstream: Upstream,
+    head: string,
+    body: Buffer | null,
+    isHead: boolean,
+    reuse: Reuse,
+    taker: AnswerTaker,
+  ) {
     this.upstream = upstream
-    this.sent = sent
+    this.head = head
+    this.body = body
+    this.isHead = isHead
     this.reuse = reuse
     this.taker = taker
-  }
-
-  /** True when it went over a connection that had been used before, and may have been closed just then. */
-  get isOverUsed(): boolean {
-    return this.connection?.isReused === true
   }
 
   /** Stops the upstream's answer; what is read already is still handed over. */
@@ -113,8 +115,7 @@ export class UpstreamConnection {
   readonly #parser = new AnswerParser()
   /** That waits for its answer. */
   #request: UpstreamRequest | null = null
-  /** Requests so far. */
-  #count = 0
+  #isUsed = false
   /** For how long it may be idle, ms; 0 when this is its last request. */
   #keepMs: number
   /** It was closed here. */
@@ -137,23 +138,19 @@ export class UpstreamConnection {
     })
   }
 
-  /** True when its request is not the first one. */
-  get isReused(): boolean {
-    return this.#count > 1
-  }
-
   /** True when it is open and nothing is asked of it. */
   get isFree(): boolean {
     return this.#request === null && this.#socket.writable
   }
 
   send(request: UpstreamRequest): void {
-    const { head, body, isHead } = request.sent
+    const { head, body, isHead } = request
     const socket = this.#socket
-    if (this.#count > 0) socket.ref()
-    this.#count += 1
-    this.#request = request
+    if (this.#isUsed) socket.ref()
+    request.isOverUsed = this.#isUsed
     request.connection = this
+    this.#isUsed = true
+    this.#request = request
     this.#parser.begin(request.taker, isHead)
     if (body === null || body.length === 0) {
       socket.write(head, 'latin1')

@@ -16,78 +16,56 @@ export function isSchema(value: unknown): value is Schema {
   return typeof value === 'boolean' || isObject(value)
 }
 
-/** Values that a keyword may have. */
+/** Values that a keyword may have, and where schemas are in them. */
 interface Kind {
   rule: string
   accepts: (value: unknown) => boolean
-  /** Where schemas are in the value; absent for plain data. */
-  holds?: 'schema' | 'list' | 'map'
+  holds: 'schema' | 'list' | 'map' | 'data'
 }
 
-const isNames = (value: unknown): boolean =>
-  Array.isArray(value) && value.every(item => typeof item === 'string') && new Set(value).size === value.length
+const KEYWORDS = new Map<string, Kind>()
+
+function define(keywords: string, rule: string, accepts: Kind['accepts'], holds: Kind['holds'] = 'data'): void {
+  for (const keyword of keywords.split(' ')) KEYWORDS.set(keyword, { rule, accepts, holds })
+}
+
+const isAny = (): boolean => true
+const isNumber = (value: unknown): value is number => typeof value === 'number'
+const isString = (value: unknown): value is string => typeof value === 'string'
+const isNames = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every(isString) && new Set(value).size === value.length
 const TYPES = ['string', 'number', 'integer', 'boolean', 'object', 'array', 'null']
+const isTypes = (value: unknown): boolean => {
+  const types = [value].flat()
+  return types.length > 0 && isNames(types) && types.every(type => TYPES.includes(type))
+}
 
-const KINDS: readonly [keywords: string, Kind][] = [
-  [
-    'additionalProperties items contains not if then else propertyNames unevaluatedItems unevaluatedProperties contentSchema',
-    // The schema itself is checked where it is walked.
-    { rule: SCHEMA_RULE, accepts: () => true, holds: 'schema' },
-  ],
-  [
-    'allOf anyOf oneOf prefixItems',
-    {
-      rule: 'a list of at least one schema',
-      accepts: value => Array.isArray(value) && value.length > 0,
-      holds: 'list',
-    },
-  ],
-  [
-    'properties patternProperties dependentSchemas $defs definitions',
-    { rule: 'an object', accepts: isObject, holds: 'map' },
-  ],
-  [
-    'type',
-    {
-      rule: `one of ${TYPES.join(', ')}, or a list of some of them`,
-      accepts: value => {
-        const types = [value].flat()
-        return types.length > 0 && isNames(types) && types.every(type => TYPES.includes(type as string))
-      },
-    },
-  ],
-  ['multipleOf', { rule: 'a number above 0', accepts: value => typeof value === 'number' && value > 0 }],
-  [
-    'minimum maximum exclusiveMinimum exclusiveMaximum',
-    { rule: 'a number', accepts: value => typeof value === 'number' },
-  ],
-  [
-    'minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains',
-    { rule: 'an integer of at least 0', accepts: value => Number.isInteger(value) && (value as number) >= 0 },
-  ],
-  [
-    '$ref $id $schema $anchor $comment title description format pattern contentMediaType contentEncoding',
-    { rule: 'a string', accepts: value => typeof value === 'string' },
-  ],
-  [
-    'uniqueItems deprecated readOnly writeOnly',
-    { rule: 'true or false', accepts: value => typeof value === 'boolean' },
-  ],
-  ['enum examples', { rule: 'a list', accepts: Array.isArray }],
-  ['required', { rule: 'a list of distinct strings', accepts: isNames }],
-  [
-    'dependentRequired',
-    {
-      rule: 'an object of lists of distinct strings',
-      accepts: value => isObject(value) && Object.values(value).every(isNames),
-    },
-  ],
-  ['const default', { rule: 'anything', accepts: () => true }],
-]
-
-const KEYWORDS: ReadonlyMap<string, Kind> = new Map(
-  KINDS.flatMap(([keywords, kind]) => keywords.split(' ').map((keyword): [string, Kind] => [keyword, kind])),
+// A single schema is checked where it is walked.
+define('additionalProperties items contains not if then else propertyNames', SCHEMA_RULE, isAny, 'schema')
+define('unevaluatedItems unevaluatedProperties contentSchema', SCHEMA_RULE, isAny, 'schema')
+define(
+  'allOf anyOf oneOf prefixItems',
+  'a list of at least one schema',
+  list => Array.isArray(list) && list.length > 0,
+  'list',
 )
+define('properties patternProperties dependentSchemas $defs definitions', 'an object', isObject, 'map')
+define('type', `one of ${TYPES.join(', ')}, or a list of some of them`, isTypes)
+define('multipleOf', 'a number above 0', value => isNumber(value) && value > 0)
+define('minimum maximum exclusiveMinimum exclusiveMaximum', 'a number', isNumber)
+for (const of of ['Length', 'Items', 'Properties', 'Contains'])
+  define(`min${of} max${of}`, 'an integer of at least 0', value => Number.isInteger(value) && (value as number) >= 0)
+define('$ref $id $schema $anchor $comment title description format pattern', 'a string', isString)
+define('contentMediaType contentEncoding', 'a string', isString)
+define('uniqueItems deprecated readOnly writeOnly', 'true or false', value => typeof value === 'boolean')
+define('enum examples', 'a list', Array.isArray)
+define('required', 'a list of distinct strings', isNames)
+define(
+  'dependentRequired',
+  'an object of lists of distinct strings',
+  value => isObject(value) && Object.values(value).every(isNames),
+)
+define('const default', 'anything', isAny)
 
 /** Words that OpenAPI knows beside JSON Schema. */
 const OPENAPI = new Set(['example', 'nullable', 'discriminator', 'externalDocs', 'xml'])
@@ -146,7 +124,7 @@ export function childrenOf(schema: Readonly<Record<string, unknown>>): Child[] {
   return Object.entries(schema).flatMap(([keyword, value]) => {
     const holds = KEYWORDS.get(keyword)?.holds
     if (holds === 'schema') return [{ keyword, path: [keyword], value }]
-    if (holds === undefined || (holds === 'list' ? !Array.isArray(value) : !isObject(value))) return []
+    if (holds === 'list' ? !Array.isArray(value) : holds !== 'map' || !isObject(value)) return []
     return Object.entries(value as object).map(([key, item]) => ({ keyword, path: [keyword, key], value: item }))
   })
 }
@@ -182,7 +160,7 @@ export function copySchema(schema: Schema, options: CopyOptions): Schema {
     else if (holds === 'list') copy[keyword] = (value as unknown[]).map(copyItem)
     else if (holds === 'map') copy[keyword] = copyMap(value as object, copyItem)
     // Every tool takes `additionalProperties: false` and the like.
-    else define(copy, keyword, holds === 'schema' && isObject(value) ? copyItem(value) : value)
+    else set(copy, keyword, holds === 'schema' && isObject(value) ? copyItem(value) : value)
   }
   options.complete?.(copy)
   return copy
@@ -190,11 +168,11 @@ export function copySchema(schema: Schema, options: CopyOptions): Schema {
 
 function copyMap(map: object, copyItem: (item: unknown) => Schema): object {
   const copy = {}
-  for (const [name, item] of Object.entries(map)) define(copy, name, copyItem(item))
+  for (const [name, item] of Object.entries(map)) set(copy, name, copyItem(item))
   return copy
 }
 
 /** As `copy[name] = value`, for names that mean something to objects too: `__proto__`. */
-function define(copy: object, name: string, value: unknown): void {
+function set(copy: object, name: string, value: unknown): void {
   Object.defineProperty(copy, name, { value, enumerable: true, writable: true, configurable: true })
 }
