@@ -35,6 +35,7 @@ const MAX_PATTERN_CHARS = 2000
 const MAX_DEPTH = 50
 
 export class LinearPattern {
+  readonly #source: string
   readonly #branches: readonly Branch[]
 
   /** @throws Error with a reason that continues "the pattern ", or SyntaxError of the language's own engine */
@@ -42,7 +43,13 @@ export class LinearPattern {
     if (source.length > MAX_PATTERN_CHARS) throw new Error(`has more than ${MAX_PATTERN_CHARS} characters`)
     // The language's own engine knows what is well-formed; nothing is matched with it.
     new RegExp(source, 'u')
+    this.#source = source
     this.#branches = new Parser(source, budget).parse()
+  }
+
+  /** ajv keeps patterns by this text. */
+  toString(): string {
+    return `/${this.#source}/u`
   }
 
   /** True when the pattern is found in the text. @throws TooMuchWork */
@@ -196,12 +203,17 @@ function toRepeat(part: Part, min: number, max: number): Part {
   }
 }
 
-/** One class of characters, tried once for each of ASCII. One character is all that the language's engine ever sees here. */
 function toChar(source: string): Part {
+  const plain = source.length === 1 && source !== '.' ? source.charCodeAt(0) : NONE
+  const test = plain === NONE ? toClass(source) : (code: number) => code === plain
+  return (program, next) => program.emit({ op: 'char', test, next })
+}
+
+/** A class of characters, tried once for each of ASCII. One character is all that the language's engine ever sees here. */
+function toClass(source: string): (code: number) => boolean {
   const one = new RegExp(`^(?:${source})$`, 'u')
   const ascii = Array.from({ length: 128 }, (_, code) => one.test(String.fromCharCode(code)))
-  const test = (code: number): boolean => (code < 128 ? ascii[code]! : one.test(String.fromCodePoint(code)))
-  return (program, next) => program.emit({ op: 'char', test, next })
+  return code => (code < 128 ? ascii[code]! : one.test(String.fromCodePoint(code)))
 }
 
 function toAnchor(test: (before: number, here: number) => boolean): Part {

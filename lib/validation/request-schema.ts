@@ -99,7 +99,7 @@ export class RequestSchema {
       const message = `body must be ${bodyType}, got ${JSON.stringify(contentType.slice(0, 100))} in Content-Type`
       return new GatewayError('UNSUPPORTED_TYPE', message)
     }
-    const found = checkRead(readBody(body, bodyType, checks.bodyFields), checks.body)
+    const found = checkValue(body, bodyType, checks.bodyFields, checks.body)
     return found === null ? null : toRefusal(found)
   }
 
@@ -109,7 +109,7 @@ export class RequestSchema {
     const check =
       responses?.get(String(status)) ?? responses?.get(`${Math.floor(status / 100)}XX`) ?? responses?.get('default')
     if (check === undefined) return null
-    return checkRead(readBody(body.length === 0 ? null : body, contentType ?? JSON_TYPE, []), check)
+    return checkValue(body.length === 0 ? null : body, contentType ?? JSON_TYPE, [], check)
   }
 
   #of(method: string): MethodChecks | undefined {
@@ -119,10 +119,6 @@ export class RequestSchema {
 
 function toRefusal({ name, text }: Difference): GatewayError {
   return new GatewayError('BAD_REQUEST', `${name} ${text}`)
-}
-
-function checkRead(read: ReadBody, check: Check): Difference | null {
-  return 'problem' in read ? { name: 'body', text: read.problem } : check(read.value)
 }
 
 function toChecks(
@@ -182,27 +178,27 @@ function readTexts(
 
 const FORM_TYPE = 'application/x-www-form-urlencoded'
 
-type ReadBody = { value: unknown } | { problem: string }
-
-/** The value of a body: JSON, the fields of a form, or its text. No body is null. */
-function readBody(body: Buffer | null, type: string, parameters: readonly Parameter[]): ReadBody {
-  if (body === null) return { value: null }
-  if (!isUtf8(body)) return { problem: 'is not UTF-8 text' }
+/** Checks the value of a body: JSON, the fields of a form, or its text. No body is null. */
+function checkValue(
+  body: Buffer | null,
+  type: string,
+  parameters: readonly Parameter[],
+  check: Check,
+): Difference | null {
+  if (body === null) return check(null)
+  if (!isUtf8(body)) return { name: 'body', text: 'is not UTF-8 text' }
   const text = body.toString('utf8')
   if (isJsonType(type)) {
-    try {
-      return { value: JSON.parse(text) }
-    } catch {
-      return { problem: 'is not JSON' }
-    }
+    const value = parseOr(text, undefined)
+    return value === undefined ? { name: 'body', text: 'is not JSON' } : check(value)
   }
-  if (!isSameType(type, FORM_TYPE)) return { value: text }
+  if (!isSameType(type, FORM_TYPE)) return check(text)
   const fields: Record<string, string | string[]> = Object.create(null)
   for (const [name, value] of new URLSearchParams(text)) {
     const known = fields[name]
     fields[name] = known === undefined ? value : [...[known].flat(), value]
   }
-  return { value: readTexts(fields, Object.keys(fields), parameters, null) }
+  return check(readTexts(fields, Object.keys(fields), parameters, null))
 }
 
 /** True for the same type without its parameters; one kind of JSON is as good as another. */
@@ -322,14 +318,14 @@ export function readText(
   if ((types.has('integer') || types.has('number')) && JSON_NUMBER.test(given)) return Number(given)
   if (types.has('boolean') && (given === 'true' || given === 'false')) return given === 'true'
   if (types.has('null') && given === '') return null
-  if (types.has('object') && given.startsWith('{')) return parseOr(given)
+  if (types.has('object') && given.startsWith('{')) return parseOr(given, given)
   return given
 }
 
-function parseOr(text: string): unknown {
+function parseOr(text: string, otherwise: unknown): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    return text
+    return otherwise
   }
 }

@@ -36,7 +36,7 @@ export class SchemaCompiler {
   static async load(): Promise<SchemaCompiler> {
     const { Ajv2020: Validator, _ } = await import('ajv/dist/2020.js')
     const budget = new WorkBudget(MAX_STEPS)
-    const regExp = Object.assign((pattern: string) => toPattern(pattern, budget), { code: 'unused' })
+    const regExp = Object.assign((pattern: string) => new LinearPattern(pattern, budget), { code: 'unused' })
     const ajv = new Validator({
       strict: false,
       // The keywords were looked at when the file was read.
@@ -127,12 +127,6 @@ function toEager(code: string): string {
   return at === -1 ? code : `${code.slice(0, at)}return (${code.slice(at + 'return '.length)})`
 }
 
-function toPattern(source: string, budget: WorkBudget): { test: (text: string) => boolean; toString: () => string } {
-  const pattern = new LinearPattern(source, budget)
-  // ajv keeps patterns by their text.
-  return { test: text => pattern.test(text), toString: () => `/${source}/u` }
-}
-
 /** Compares texts of the items, where ajv compares each item with each. */
 function isUnique(list: readonly unknown[], budget: WorkBudget): boolean {
   const seen = new Set<string>()
@@ -183,9 +177,9 @@ function toDifference(error: ErrorObject, at: Place, value: unknown): Difference
   const place = placeOf(at, error.instancePath, value)
   if (error.propertyName !== undefined)
     return { name: keyOf(place, error.propertyName).name, text: 'is not an allowed name' }
-  const key = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty
-  if (key !== undefined)
-    return { name: keyOf(place, key).name, text: keyword === 'required' ? 'is required' : 'is not known' }
+  if (keyword === 'required') return { name: keyOf(place, params.missingProperty).name, text: 'is required' }
+  const unknown = params.additionalProperty ?? params.unevaluatedProperty
+  if (unknown !== undefined) return { name: keyOf(place, unknown).name, text: 'is not known' }
   if (keyword === 'false schema') return { name: place.name, text: 'is not allowed' }
   const rule =
     RULES[keyword]?.(params, schema) ??
