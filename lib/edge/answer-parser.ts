@@ -1,7 +1,6 @@
 /**
- * The bytes of an upstream's answer as head, pieces and end (RFC 9112), read where they lie. As strict as node's own parser:
- * whatever could be read in two ways is refused, because something between here and the upstream may read it in the other.
- * Spec: §2.10.
+ * The bytes of an upstream's answer as head, pieces and end (RFC 9112). As strict as node's own parser: whatever could be read
+ * in two ways is refused, because something between here and the upstream may read it in the other. Spec: §2.10.
  *
  *   head ─► length ──────────────────────────► done
  *    ▲ │ ├► close ── connection ends ────────► done
@@ -25,23 +24,13 @@ export interface AnswerHead {
   readonly keepMs: number | null
 }
 
+/** Takes the parts of one answer. */
 export interface AnswerSink {
   onHead(head: AnswerHead): void
   /** A part of the body; valid during the call only. */
   onPiece(piece: Buffer): void
   /** The answer is complete. */
   onEnd(): void
-}
-
-/** Why an answer cannot be read; `code` as failure-reasons knows it. */
-export class AnswerError extends Error {
-  readonly code: 'MALFORMED_ANSWER' | 'ANSWER_HEAD_TOO_LARGE'
-
-  constructor(code: AnswerError['code']) {
-    super(code)
-    this.name = 'AnswerError'
-    this.code = code
-  }
 }
 
 /** Characters of a line with the size of a chunk, its extensions included. */
@@ -52,53 +41,40 @@ const [CR, LF] = [13, 10]
 type State = 'head' | 'length' | 'close' | 'size' | 'chunk' | 'gap' | 'trailers' | 'done'
 
 export class AnswerParser {
-  readonly #sink: AnswerSink
+  /** Of the answer that was read last. */
+  keepMs: number | null = null
+  #sink: AnswerSink | null = null
   #state: State = 'done'
   #isHeadRequest = false
   /** The start of a head or a line that came in parts. */
   #text = ''
-  /** The last characters of the start of a head. */
-  #tail = ''
   #trailerChars = 0
   /** Bytes left of the body or chunk. */
   #left = 0
-  #isPaused = false
-
-  constructor(sink: AnswerSink) {
-    this.#sink = sink
-  }
 
   /** Reads an answer from here on. @param isHeadRequest - it has no body, whatever it says */
-  begin(isHeadRequest: boolean): void {
+  begin(sink: AnswerSink, isHeadRequest: boolean): void {
+    this.#sink = sink
     this.#state = 'head'
     this.#isHeadRequest = isHeadRequest
-    this.#isPaused = false
   }
 
   get isDone(): boolean {
     return this.#state === 'done'
   }
 
-  get isPaused(): boolean {
-    return this.#isPaused
-  }
-
-  /** `add` stops before the next piece. */
-  pause(): void {
-    this.#isPaused = true
-  }
-
-  resume(): void {
-    this.#isPaused = false
+  /** No callback follows, not even from an `add` that is going on. */
+  stop(): void {
+    this.#state = 'done'
   }
 
   /**
-   * @returns how many bytes were read; fewer than there are behind the end of the answer, and while it is paused
-   * @throws AnswerError
+   * @returns how many bytes were read; what is left is behind the end of the answer
+   * @throws Error with a `code` when the answer cannot be read
    */
   add(bytes: Buffer): number {
     let at = 0
-    while (at < bytes.length && !this.#isPaused && this.#state !== 'done') at = this.#step(bytes, at)
+    while (at < bytes.length && this.#state !== 'done') at = this.#step(bytes, at)
     return at
   }
 
@@ -116,7 +92,7 @@ export class AnswerParser {
       case 'chunk':
         return this.#addBody(bytes, at)
       case 'close':
-        this.#sink.onPiece(at === 0 ? bytes : bytes.subarray(at))
+        this.#sink!.onPiece(at === 0 ? bytes : bytes.subarray(at))
         return bytes.length
       default:
         return this.#addLine(bytes, at)
@@ -125,38 +101,29 @@ export class AnswerParser {
 
   #addHead(bytes: Buffer, from: number): number {
     let at = from
+    const before = this.#text.length
     // Line ends that an earlier server sent too many.
-    if (this.#text === '') while (at < bytes.length && (bytes[at] === CR || bytes[at] === LF)) at += 1
-    const end = this.#findHeadEnd(bytes, at)
-    const stop = end < 0 ? bytes.length : end
-    if (this.#text.length + stop - at > MAX_REPLY_HEADER_BYTES + HEAD_END.length)
-      throw new AnswerError('ANSWER_HEAD_TOO_LARGE')
-    const text = this.#text + bytes.toString('latin1', at, stop)
+    if (before === 0) while (at < bytes.length && (bytes[at] === CR || bytes[at] === LF)) at += 1
+    const found = bytes.indexOf(HEAD_END, at)
+    const text = this.#text + bytes.toString('latin1', at, found < 0 ? bytes.length : found + HEAD_END.length)
+    // The end may have begun in an earlier read.
+    const end = text.indexOf(HEAD_END, Math.max(0, before - HEAD_END.length + 1))
+    if ((end < 0 ? text.length - HEAD_END.length : end) > MAX_REPLY_HEADER_BYTES)
+      throw toFailure('ANSWER_HEAD_TOO_LARGE')
     if (end < 0) {
       this.#text = text
-      this.#tail = (this.#tail + bytes.toString('latin1', Math.max(at, stop - HEAD_END.length + 1))).slice(-3)
-      return stop
+      return bytes.length
     }
-    this.#text = this.#tail = ''
-    const head = parseHead(text.slice(0, -HEAD_END.length))
+    this.#text = ''
+    const stop = at + end + HEAD_END.length - before
+    const head = parseHead(text.slice(0, end))
     // Informational: the answer follows. After 101 the bytes are not HTTP.
     if (head.status < 200 && head.status !== 101) return stop
+    this.keepMs = head.status === 101 ? 0 : head.keepMs
     this.#beginBody(head)
-    this.#sink.onHead(head)
+    this.#sink!.onHead(head)
     if (this.#left === 0 && this.#state === 'length') this.#end()
     return stop
-  }
-
-  /**
-   * Of the parts before this one only the last characters are searched: a head in single bytes costs no more than a whole one.
-   * @returns where the body begins; -1 when the head goes on
-   */
-  #findHeadEnd(bytes: Buffer, at: number): number {
-    const tail = this.#tail
-    const spread = tail === '' ? -1 : (tail + bytes.toString('latin1', at, at + HEAD_END.length - 1)).indexOf(HEAD_END)
-    if (spread >= 0) return at + spread + HEAD_END.length - tail.length
-    const end = bytes.indexOf(HEAD_END, at)
-    return end < 0 ? -1 : end + HEAD_END.length
   }
 
   #beginBody({ status, coding, length }: AnswerHead): void {
@@ -178,7 +145,7 @@ export class AnswerParser {
     this.#left -= end - at
     const isLast = this.#left === 0
     if (isLast && this.#state === 'chunk') this.#state = 'gap'
-    this.#sink.onPiece(bytes.subarray(at, end))
+    this.#sink!.onPiece(bytes.subarray(at, end))
     if (isLast && this.#state === 'length') this.#end()
     return end
   }
@@ -188,19 +155,18 @@ export class AnswerParser {
     const end = bytes.indexOf(LF, at)
     const limit = this.#state === 'trailers' ? MAX_REPLY_HEADER_BYTES : MAX_SIZE_LINE
     const stop = end < 0 ? bytes.length : end + 1
-    if (this.#text.length + stop - at > limit) throw malformed()
-    this.#text += bytes.toString('latin1', at, stop)
+    if (this.#text.length + stop - at > limit) throw toFailure('MALFORMED_ANSWER')
+    const line = this.#text + bytes.toString('latin1', at, stop)
+    this.#text = end < 0 ? line : ''
     if (end < 0) return stop
-    const line = this.#text
-    this.#text = ''
-    if (!line.endsWith('\r\n')) throw malformed()
+    if (!line.endsWith('\r\n')) throw toFailure('MALFORMED_ANSWER')
     this.#takeLine(line.slice(0, -2))
     return stop
   }
 
   #takeLine(line: string): void {
     if (this.#state === 'gap') {
-      if (line !== '') throw malformed()
+      if (line !== '') throw toFailure('MALFORMED_ANSWER')
       this.#state = 'size'
     } else if (this.#state === 'size') {
       this.#left = toChunkSize(line)
@@ -210,14 +176,14 @@ export class AnswerParser {
       this.#end()
     } else {
       this.#trailerChars += line.length + 2
-      if (this.#trailerChars > MAX_REPLY_HEADER_BYTES) throw new AnswerError('ANSWER_HEAD_TOO_LARGE')
-      readField(line, 0, line.length)
+      if (this.#trailerChars > MAX_REPLY_HEADER_BYTES) throw toFailure('ANSWER_HEAD_TOO_LARGE')
+      findColon(line)
     }
   }
 
   #end(): void {
     this.#state = 'done'
-    this.#sink.onEnd()
+    this.#sink!.onEnd()
   }
 }
 
@@ -225,7 +191,7 @@ const CHUNK_SIZE = /^([0-9a-f]{1,12})(?:;[\t\x20-\x7e\x80-\xff]*)?$/i
 
 function toChunkSize(line: string): number {
   const [, digits] = CHUNK_SIZE.exec(line) ?? []
-  if (digits === undefined) throw malformed()
+  if (digits === undefined) throw toFailure('MALFORMED_ANSWER')
   return Number.parseInt(digits, 16)
 }
 
@@ -234,24 +200,22 @@ const LENGTH = /^\d{1,15}$/
 
 /** @param text - latin1, without the line ends behind it */
 function parseHead(text: string): AnswerHead {
-  const first = text.indexOf('\r\n')
-  const [, minor, status] = STATUS_LINE.exec(first < 0 ? text : text.slice(0, first)) ?? []
-  if (status === undefined) throw malformed()
+  const [first, ...fields] = text.split('\r\n')
+  const [, minor, status] = STATUS_LINE.exec(first!) ?? []
+  if (status === undefined) throw toFailure('MALFORMED_ANSWER')
   const rawHeaders: string[] = []
   let length: number | null = null
   let coding: string | null = null
   let keepMs: number | null = minor === '1' ? null : 0
-  for (let at = first < 0 ? text.length : first + 2; at < text.length; ) {
-    const next = text.indexOf('\r\n', at)
-    const end = next < 0 ? text.length : next
-    const colon = readField(text, at, end)
-    const name = text.slice(at, colon)
-    const value = trim(text, colon + 1, end)
+  for (const field of fields) {
+    const colon = findColon(field)
+    const name = field.slice(0, colon)
+    const value = trim(field, colon + 1)
     rawHeaders.push(name, value)
     switch (name.length === 10 || name.length === 14 || name.length === 17 ? name.toLowerCase() : '') {
       case 'content-length':
         // Repeated, even with the same value: a reader that joins them gets another number.
-        if (length !== null || !LENGTH.test(value)) throw malformed()
+        if (length !== null || !LENGTH.test(value)) throw toFailure('MALFORMED_ANSWER')
         length = Number(value)
         break
       case 'transfer-encoding':
@@ -264,10 +228,9 @@ function parseHead(text: string): AnswerHead {
         keepMs ??= toKeepMs(value)
         break
     }
-    at = end + 2
   }
   // One end reads the length, the other the chunks: what is left over would be the next answer.
-  if (coding !== null && length !== null) throw malformed()
+  if (coding !== null && length !== null) throw toFailure('MALFORMED_ANSWER')
   return { status: Number(status), rawHeaders, length, coding, keepMs }
 }
 
@@ -287,20 +250,19 @@ function toKeepMs(value: string): number | null {
 /** Anything but the characters of a field; a line end alone among them, which others take for a line's end. */
 const UNREADABLE = /[^\t\x20-\x7e\x80-\xff]/
 
-/** @returns where the name of a field ends */
-function readField(text: string, at: number, end: number): number {
-  const colon = text.indexOf(':', at)
-  if (colon < 0 || colon > end || !isHeaderName(text.slice(at, colon)) || UNREADABLE.test(text.slice(colon, end)))
-    throw malformed()
+/** @returns where the name of a field ends @throws for a line that is not a field */
+function findColon(line: string): number {
+  const colon = line.indexOf(':')
+  if (colon < 0 || !isHeaderName(line.slice(0, colon)) || UNREADABLE.test(line)) throw toFailure('MALFORMED_ANSWER')
   return colon
 }
 
-/** A value without the blanks around it. */
-function trim(text: string, from: number, to: number): string {
-  let [start, end] = [from, to]
-  while (start < end && isBlank(text, start)) start += 1
-  while (end > start && isBlank(text, end - 1)) end -= 1
-  return text.slice(start, end)
+/** The rest of a line without the blanks around it; `trim` would take more than blanks. */
+function trim(line: string, from: number): string {
+  let [start, end] = [from, line.length]
+  while (start < end && isBlank(line, start)) start += 1
+  while (end > start && isBlank(line, end - 1)) end -= 1
+  return line.slice(start, end)
 }
 
 function isBlank(text: string, at: number): boolean {
@@ -308,6 +270,7 @@ function isBlank(text: string, at: number): boolean {
   return code === 32 || code === 9
 }
 
-function malformed(): AnswerError {
-  return new AnswerError('MALFORMED_ANSWER')
+/** Why an answer is not had; toTransferError has the words for each code. */
+export function toFailure(code: 'MALFORMED_ANSWER' | 'ANSWER_HEAD_TOO_LARGE' | 'ECONNRESET'): Error {
+  return Object.assign(new Error(code), { code })
 }

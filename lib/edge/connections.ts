@@ -7,81 +7,95 @@
  *                ▼ no
  *              wait for one
  *
- * A request that cannot be sent again looks for an idle one at the end of the turn, among those that KeptTrust allows.
+ * A request that cannot be sent again (POST, PATCH) goes over an idle one only if the upstream is not closing it just now, as far as
+ * can be known:
+ *
+ *   free ─► a whole turn of the event loop, in which an end behind its answer is read ─► may be used ─► RECENT_MS after its last use: no more
+ *
+ * It looks for one at the end of its turn. An upstream that closed a connection soon after an answer, and had not said so, may do it
+ * again: for a while it gets such requests over new connections.
  */
 
-import { isIP } from 'node:net'
 import type { Clock } from '../core/clock.ts'
 import { Descriptors } from '../core/host.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
-import type { EdgeLookup, OwnAddresses, ResolvedAddress } from './addresses.ts'
-import { controlDenied, type EdgeRequest, failed, namesControl } from './target.ts'
+import type { ResolvedAddress, UpstreamAddresses } from './addresses.ts'
+import { toFailure } from './answer-parser.ts'
+import { type EdgeRequest, failed } from './target.ts'
 import {
   type AnswerTaker,
-  type KeptTimes,
   type Reuse,
-  type SentRequest,
-  toReset,
   type Upstream,
   UpstreamConnection,
   UpstreamRequest,
 } from './upstream-connection.ts'
 
+/** What everything shares that asks for URLs of others (edge functions, callbacks of jobs). */
+export interface EdgeNetwork {
+  readonly clock: Clock
+  readonly addresses: UpstreamAddresses
+  readonly connections: EdgeConnections
+}
+
 /** Connections to one upstream at once, and idle ones of all upstreams together. */
 const EDGE_CONNECTIONS = { max: 256, idle: 512 } as const
-/** TLS sessions that are remembered: a further connection to the same upstream needs no whole handshake. */
-const TLS_SESSIONS = 100
+/** Milliseconds since its last use after which a connection is too old: servers close idle ones after 2 s and more. */
+const RECENT_MS = 1000
+/** Milliseconds for which an upstream is not trusted. */
+const DISTRUST_MS = 60_000
+/** Upstreams without connections of which something is remembered. */
+const MAX_REMEMBERED = 1000
 
-/** Connections and waiting requests of one upstream. */
+/** Connections and waiting requests of one upstream, and what is remembered of it. */
 class HostPool {
   readonly key: string
   /** The one that was used last is used next, so that those that are not needed get old. */
   readonly idle: UpstreamConnection[] = []
-  readonly #waiting: UpstreamRequest[] = []
+  readonly waiting: UpstreamRequest[] = []
   open = 0
+  /** A further connection that resumes a TLS session needs no whole handshake. */
+  session: Buffer | undefined
+  /** Until when it is not trusted, monotonic ms. */
+  distrustedUntil = Number.NEGATIVE_INFINITY
 
   constructor(key: string) {
     this.key = key
   }
 
-  addWaiting(request: UpstreamRequest): void {
-    this.#waiting.push(request)
-  }
-
   /** The first request that still waits. */
-  get firstWaiting(): UpstreamRequest | undefined {
-    while (this.#waiting[0]?.isOver === true) this.#waiting.shift()
-    return this.#waiting[0]
-  }
-
   takeWaiting(): UpstreamRequest | undefined {
-    const first = this.firstWaiting
-    this.#waiting.shift()
+    let first = this.waiting.shift()
+    while (first?.isOver === true) first = this.waiting.shift()
     return first
   }
 }
 
 export class EdgeConnections {
-  /** Those with open connections, by key. */
+  readonly #clock: Pick<Clock, 'monotonic'>
+  readonly #descriptors: Descriptors
+  readonly #ca: string | null
+  readonly #limits: { readonly max: number; readonly idle: number }
+  /** By key; those without connections last, the oldest of them first. */
   readonly #pools = new Map<string, HostPool>()
   readonly #open = new Set<UpstreamConnection>()
-  /** By key of the upstream, oldest first. */
-  readonly #sessions = new Map<string, Buffer>()
-  readonly #descriptors: Descriptors
-  readonly #limits: { readonly max: number; readonly idle: number }
-  readonly #trust: KeptTrust
   /** Requests that look for a connection at the end of the turn. */
   readonly #due: UpstreamRequest[] = []
   #idle = 0
+  /** Counts turns of the event loop while connections become free. */
+  #turn = 0
+  #isTurnPlanned = false
 
+  /** @param ca - authorities to trust instead of the usual ones, PEM */
   constructor(
     clock: Pick<Clock, 'monotonic'>,
     descriptors: Descriptors = new Descriptors(),
+    ca: string | null = null,
     limits: { readonly max: number; readonly idle: number } = EDGE_CONNECTIONS,
   ) {
-    this.#limits = limits
+    this.#clock = clock
     this.#descriptors = descriptors
-    this.#trust = new KeptTrust(clock, () => this.#startDue())
+    this.#ca = ca
+    this.#limits = limits
   }
 
   /** Idle connections. */
@@ -89,19 +103,34 @@ export class EdgeConnections {
     return this.#idle
   }
 
-  /** @throws GatewayError when too many files and connections are open */
-  request(upstream: Upstream, sent: SentRequest, reuse: Reuse, taker: AnswerTaker): UpstreamRequest {
-    const request = new UpstreamRequest(upstream, sent, reuse, taker)
-    this.#start(request)
-    return request
+  /**
+   * Sends a request that reaches exactly the addresses that were checked.
+   * @param added - headers beside the request's own, names and values in turn
+   * @param addresses - checked; they are not looked up again
+   * @param body - null for none, which is not the same as an empty one
+   * @throws GatewayError for what cannot be sent
+   */
+  send(
+    request: EdgeRequest,
+    added: readonly string[],
+    addresses: readonly ResolvedAddress[],
+    body: Buffer | null,
+    reuse: Reuse,
+    taker: AnswerTaker,
+  ): UpstreamRequest {
+    const { isTls, hostname, port } = request.to
+    const upstream = { isTls, hostname, port, addresses, ca: this.#ca }
+    const head = toHeadText(request, added, body === null ? null : body.length, reuse)
+    const sent = new UpstreamRequest(upstream, head, body, request.method === 'HEAD', reuse, taker)
+    this.#start(sent)
+    return sent
   }
 
   /** Closes every connection; requests that wait for an answer fail as reset. */
   close(): void {
-    const due = this.#due.splice(0)
-    for (const pool of this.#pools.values())
-      for (let next = pool.takeWaiting(); next !== undefined; next = pool.takeWaiting()) due.push(next)
-    for (const request of due) request.fail(toReset())
+    const waiting = this.#due.splice(0)
+    for (const pool of this.#pools.values()) waiting.push(...pool.waiting.splice(0))
+    for (const request of waiting) request.fail(toFailure('ECONNRESET'))
     for (const connection of this.#open) connection.close()
   }
 
@@ -112,63 +141,62 @@ export class EdgeConnections {
 
   #start(request: UpstreamRequest): void {
     const pool = this.#poolOf(request.upstream)
-    if (request.reuse === 'none') {
-      this.#connect(request.upstream, pool, false).send(request)
-    } else if (request.reuse === 'any') {
-      let kept = this.#takeIdle(pool, pool.idle.length - 1)
-      while (kept?.isFree === false) kept = this.#takeIdle(pool, pool.idle.length - 1)
-      if (kept !== null) this.#send(request, kept)
-      else this.#startNew(pool, request)
-    } else if (pool.idle.length === 0) {
-      this.#startNew(pool, request)
-    } else {
+    if (request.reuse === 'trusted' && pool.idle.length > 0) {
       this.#due.push(request)
-      this.#trust.planTurn()
+      this.#planTurn()
+      return
+    }
+    const kept = request.reuse === 'any' ? pool.idle.findLastIndex(isFree) : -1
+    if (kept >= 0) this.#sendOver(this.#takeIdle(pool, kept), request)
+    else this.#startNew(pool, request)
+  }
+
+  #planTurn(): void {
+    if (this.#isTurnPlanned) return
+    this.#isTurnPlanned = true
+    // Behind the poll phase, in which ends of connections are read as they have come.
+    setImmediate(() => {
+      this.#isTurnPlanned = false
+      this.#startDue()
+      this.#turn += 1
+    })
+  }
+
+  /** A connection that its upstream had closed by now is not idle any more. */
+  #startDue(): void {
+    const now = this.#clock.monotonic()
+    for (const request of this.#due.splice(0)) {
+      if (request.isOver) continue
+      const pool = this.#poolOf(request.upstream)
+      const kept = pool.idle.findLastIndex(
+        one => now >= pool.distrustedUntil && one.isFree && one.freedTurn < this.#turn && now - one.usedAt <= RECENT_MS,
+      )
+      if (kept >= 0) this.#sendOver(this.#takeIdle(pool, kept), request)
+      else this.#startNew(pool, request)
     }
   }
 
-  #takeIdle({ idle }: HostPool, at: number): UpstreamConnection | null {
-    if (at < 0) return null
+  #takeIdle({ idle }: HostPool, at: number): UpstreamConnection {
     this.#idle -= 1
     return idle.splice(at, 1)[0]!
   }
 
-  /** At the end of a turn: a connection that its upstream had closed by then is not idle any more. */
-  #startDue(): void {
-    for (const request of this.#due.splice(0)) {
-      if (request.isOver) continue
-      const pool = this.#poolOf(request.upstream)
-      const isTrusted = this.#trust.isTrusted(pool.key)
-      const kept = this.#takeIdle(
-        pool,
-        pool.idle.findLastIndex(kept => isTrusted && kept.isFree && this.#trust.mayUse(kept)),
-      )
-      if (kept !== null) this.#send(request, kept)
-      else this.#startLate(pool, request)
-    }
-  }
-
   #startNew(pool: HostPool, request: UpstreamRequest): void {
-    if (pool.open < this.#limits.max) {
-      this.#send(request, this.#connect(request.upstream, pool, true))
+    if (request.reuse !== 'none' && pool.open >= this.#limits.max) {
+      pool.waiting.push(request)
+      // None of them can be used for it: one makes room for another.
+      pool.idle.find(isFree)?.destroy()
       return
     }
-    pool.addWaiting(request)
-    // None of them can be used for it: one makes room for another.
-    pool.idle.find(kept => kept.isFree)?.destroy()
-  }
-
-  /** For a request whose caller has gone on: an error reaches it as the outcome. */
-  #startLate(pool: HostPool, request: UpstreamRequest): void {
     try {
-      this.#startNew(pool, request)
+      this.#sendOver(this.#connect(request.upstream, pool, request.reuse !== 'none'), request)
     } catch (error) {
       request.fail(error as Error)
     }
   }
 
-  #send(request: UpstreamRequest, connection: UpstreamConnection): void {
-    this.#trust.noteSent(connection)
+  #sendOver(connection: UpstreamConnection, request: UpstreamRequest): void {
+    connection.usedAt = this.#clock.monotonic()
     connection.send(request)
   }
 
@@ -177,58 +205,72 @@ export class EdgeConnections {
    * @throws GatewayError when too many files and connections are open
    */
   #connect(upstream: Upstream, pool: HostPool, isKept: boolean): UpstreamConnection {
-    const { key } = pool
     this.#descriptors.take()
-    const connection = new UpstreamConnection(upstream, isKept, this.#sessions.get(key), {
+    const connection = new UpstreamConnection(upstream, isKept, pool.session, {
       onFree: connection => this.#onFree(connection, pool),
+      onSession: session => {
+        pool.session = session
+      },
       onClosed: (connection, isByUpstream) => {
         this.#open.delete(connection)
         this.#descriptors.giveBack()
-        if (isByUpstream) this.#trust.noteClosed(key, connection)
-        if (isKept) this.#onClosed(connection, pool)
+        const isSoon = connection.freedTurn >= 0 && this.#clock.monotonic() - connection.usedAt <= RECENT_MS
+        if (isByUpstream && isSoon) pool.distrustedUntil = this.#clock.monotonic() + DISTRUST_MS
+        if (isKept) this.#replace(connection, pool)
+        this.#forget(pool)
       },
     })
     this.#open.add(connection)
-    if (upstream.isTls) connection.onSession(session => remember(this.#sessions, key, session, TLS_SESSIONS))
-    if (isKept) {
-      this.#pools.set(key, pool)
-      pool.open += 1
-    }
+    this.#pools.set(pool.key, pool)
+    if (isKept) pool.open += 1
     return connection
   }
 
   #onFree(connection: UpstreamConnection, pool: HostPool): void {
-    this.#trust.noteFree(connection)
-    const next = pool.firstWaiting
-    if (next?.reuse === 'trusted' || (next === undefined && this.#idle >= this.#limits.idle)) {
-      // For the one that waits: another one, when this is gone.
-      connection.destroy()
+    connection.usedAt = this.#clock.monotonic()
+    connection.freedTurn = this.#turn
+    this.#planTurn()
+    const next = pool.takeWaiting()
+    if (next?.reuse === 'any') {
+      this.#sendOver(connection, next)
     } else if (next !== undefined) {
-      pool.takeWaiting()
-      this.#send(next, connection)
+      // Another connection, when this is gone.
+      pool.waiting.unshift(next)
+      connection.destroy()
+    } else if (this.#idle >= this.#limits.idle) {
+      connection.destroy()
     } else {
       pool.idle.push(connection)
       this.#idle += 1
     }
   }
 
-  #onClosed(connection: UpstreamConnection, pool: HostPool): void {
+  /** The requests that wait get new connections for one that is closed. */
+  #replace(connection: UpstreamConnection, pool: HostPool): void {
     pool.open -= 1
-    this.#takeIdle(pool, pool.idle.indexOf(connection))
+    const at = pool.idle.indexOf(connection)
+    if (at >= 0) this.#takeIdle(pool, at)
     do {
       const next = pool.takeWaiting()
       if (next === undefined) break
-      this.#startLate(pool, next)
+      this.#startNew(pool, next)
     } while (pool.open === 0)
-    if (pool.open === 0) this.#pools.delete(pool.key)
+  }
+
+  /** A pool without connections goes, or is kept for what is remembered of its upstream. */
+  #forget(pool: HostPool): void {
+    if (pool.open > 0 || this.#pools.get(pool.key) !== pool) return
+    this.#pools.delete(pool.key)
+    if (pool.session === undefined && pool.distrustedUntil <= this.#clock.monotonic()) return
+    this.#pools.set(pool.key, pool)
+    if (this.#pools.size <= MAX_REMEMBERED) return
+    const oldest = [...this.#pools.values()].find(({ open }) => open === 0)!
+    this.#pools.delete(oldest.key)
   }
 }
 
-/** Sets a key of a map that holds the `max` newest ones. */
-function remember<Value>(map: Map<string, Value>, key: string, value: Value, max: number): void {
-  map.delete(key)
-  map.set(key, value)
-  if (map.size > max) map.delete(map.keys().next().value!)
+function isFree(connection: UpstreamConnection): boolean {
+  return connection.isFree
 }
 
 /** A kept connection serves only requests whose name had the same addresses when it was checked for them. */
@@ -237,150 +279,18 @@ function toKey({ isTls, hostname, port, addresses }: Upstream): string {
   return `${isTls ? 'https' : 'http'} ${hostname} ${port} ${list.length === 1 ? list[0] : list.sort().join()}`
 }
 
-/** Milliseconds since its last use after which a connection is too old: servers close idle ones after 2 s and more. */
-const RECENT_MS = 1000
-/** Milliseconds for which an upstream is not trusted, and how many of those are remembered. */
-const DISTRUST_MS = 60_000
-const MAX_DISTRUSTED = 1000
-
-/**
- * Which kept connections a request may go over that cannot be sent again (POST, PATCH): those whose upstream is not closing them just
- * now, as far as can be known.
- *
- *   free ─► a whole turn of the event loop, in which an end behind its answer is read ─► may be used ─► RECENT_MS after its last use: no more
- *
- * An upstream that closed a connection soon after an answer, and had not said so, may do it again: for a while it is not trusted.
- */
-export class KeptTrust {
-  readonly #clock: Pick<Clock, 'monotonic'>
-  readonly #onTurn: () => void
-  /** When they are trusted again, monotonic ms, by key of the upstream; the one that closed last is the last. */
-  readonly #distrusted = new Map<string, number>()
-  #turn = 0
-  #isPlanned = false
-
-  /** @param onTurn - called at the end of each turn that was asked for, when everything that had come from upstreams was read */
-  constructor(clock: Pick<Clock, 'monotonic'>, onTurn: () => void) {
-    this.#clock = clock
-    this.#onTurn = onTurn
-  }
-
-  /** A request is sent over it. */
-  noteSent(connection: KeptTimes): void {
-    connection.usedAt = this.#clock.monotonic()
-  }
-
-  /** Its answer is whole. */
-  noteFree(connection: KeptTimes): void {
-    connection.usedAt = this.#clock.monotonic()
-    connection.freedTurn = this.#turn
-    this.planTurn()
-  }
-
-  /** The upstream closed it without having said so. */
-  noteClosed(key: string, { usedAt, freedTurn }: KeptTimes): void {
-    const now = this.#clock.monotonic()
-    if (freedTurn < 0 || now - usedAt > RECENT_MS) return
-    remember(this.#distrusted, key, now + DISTRUST_MS, MAX_DISTRUSTED)
-  }
-
-  isTrusted(key: string): boolean {
-    const until = this.#distrusted.get(key)
-    if (until === undefined) return true
-    if (this.#clock.monotonic() < until) return false
-    this.#distrusted.delete(key)
-    return true
-  }
-
-  /** To be asked at the end of a turn. */
-  mayUse({ usedAt, freedTurn }: KeptTimes): boolean {
-    return freedTurn < this.#turn && this.#clock.monotonic() - usedAt <= RECENT_MS
-  }
-
-  planTurn(): void {
-    if (this.#isPlanned) return
-    this.#isPlanned = true
-    // Behind the poll phase, in which ends of connections are read as they have come.
-    setImmediate(() => {
-      this.#isPlanned = false
-      this.#onTurn()
-      this.#turn += 1
-    })
-  }
-}
-
-/** Addresses of one upstream that are tried. */
-const EDGE_ADDRESSES = 8
-
-/**
- * @returns the addresses to connect to
- * @throws GatewayError EDGE_FAILED when one of them may not be reached
- */
-export function checkAddresses(
-  addresses: readonly ResolvedAddress[],
-  { port, spellings }: Pick<EdgeRequest, 'port' | 'spellings'>,
-  allowPrivate: boolean,
-  own: OwnAddresses,
-): readonly ResolvedAddress[] {
-  if (addresses.length === 0) throw failed('proxy request failed: name not resolved')
-  for (const { address } of addresses) {
-    const kind = own.kindOf(address)
-    if (!allowPrivate && (kind !== 'public' || own.isOfThisMachine(address)))
-      throw failed('proxy denied: private host not allowed')
-    if (kind === 'never') throw failed('proxy denied: special address not allowed')
-    if (own.isThisGateway(address, port) && namesControl(spellings)) throw controlDenied()
-  }
-  return addresses.slice(0, EDGE_ADDRESSES)
-}
-
-/** The parts of a gateway that its requests to other hosts share. */
-export interface EdgeNetwork {
-  readonly clock: Clock
-  readonly own: OwnAddresses
-  readonly lookup: EdgeLookup
-  readonly connections: EdgeConnections
-  /** Authorities to trust instead of the usual ones, PEM. */
-  readonly ca: string | null
-}
-
-/**
- * Sends a request that reaches exactly the addresses that were checked. Everything that asks for URLs of others (edge functions, callbacks
- * of jobs) goes through here.
- * @param added - headers beside the request's own, names and values in turn
- * @param addresses - checked; they are not looked up again
- * @param body - null for none, which is not the same as an empty one
- * @param reuse - over which connection
- * @throws GatewayError EDGE_FAILED for what cannot be sent
- */
-export function sendPinned(
-  { connections, ca }: EdgeNetwork,
-  request: EdgeRequest,
-  added: readonly string[],
-  addresses: readonly ResolvedAddress[],
-  body: Buffer | null,
-  reuse: Reuse,
-  taker: AnswerTaker,
-): UpstreamRequest {
-  const { isTls, hostname, port, method } = request
-  const servername = isIP(hostname) === 0 ? hostname : ''
-  const head = toHeadText(request, added, body === null ? null : body.length, reuse)
-  const sent = { head, body: body ?? NOTHING, isHead: method === 'HEAD' }
-  return connections.request({ isTls, hostname, port, addresses, servername, ca }, sent, reuse, taker)
-}
-
-const NOTHING = Buffer.alloc(0)
-const SENDABLE_TARGET = /^[\x21-\x7e]+$/
+const SENDABLE_PATH = /^[\x21-\x7e]+$/
 
 /** Whatever came this far was checked; a line end in it would still be another request, so nothing of it is believed. */
 function toHeadText(
-  { method, target, host, headers }: EdgeRequest,
+  { to: { path, host }, method, headers }: EdgeRequest,
   added: readonly string[],
   length: number | null,
   reuse: Reuse,
 ): string {
-  if (!SENDABLE_TARGET.test(target) || findUnsendable(host) !== null) throw failed('the target cannot be sent')
+  if (!SENDABLE_PATH.test(path) || findUnsendable(host) !== null) throw failed('the target cannot be sent')
   const lines = `${toLines(headers)}${toLines(added)}${length === null ? '' : `Content-Length: ${length}\r\n`}`
-  return `${method} ${target} HTTP/1.1\r\nHost: ${host}\r\n${lines}Connection: ${reuse === 'none' ? 'close' : 'keep-alive'}\r\n\r\n`
+  return `${method} ${path} HTTP/1.1\r\nHost: ${host}\r\n${lines}Connection: ${reuse === 'none' ? 'close' : 'keep-alive'}\r\n\r\n`
 }
 
 /** @param headers - names and values in turn */

@@ -5,16 +5,15 @@
  *                what is asked    which addresses   may they be       one request
  */
 
-import { networkInterfaces } from 'node:os'
-import type { Clock } from '../core/clock.ts'
 import type { EdgePolicy } from '../core/catalog.ts'
+import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { EdgeLookup, type ListeningSocket, OwnAddresses, type Resolve, systemResolve } from './addresses.ts'
-import { EdgeConnections } from './connections.ts'
 import type { Descriptors } from '../core/host.ts'
+import type { Call, EdgeHandler } from '../invocation/invoke.ts'
+import { type ListeningSocket, type Resolve, UpstreamAddresses } from './addresses.ts'
+import { EdgeConnections } from './connections.ts'
 import { type EdgeRequest, type EdgeRules, toEdgeRequest, toEdgeRules } from './target.ts'
 import { type EdgeContext, EdgeTransfer } from './transfer.ts'
-import type { EdgeHandler, Call } from '../invocation/invoke.ts'
 
 export interface EdgeOptions {
   clock: Clock
@@ -33,12 +32,10 @@ export interface EdgeOptions {
 /** Performs proxy directives; one per gateway. */
 export class EdgeProxy implements EdgeContext {
   readonly clock: Clock
-  readonly own: OwnAddresses
-  readonly lookup: EdgeLookup
+  readonly addresses: UpstreamAddresses
   readonly connections: EdgeConnections
   /** Directives so far, by outcome: `left` is one whose client went away. */
   readonly results = { answered: 0, failed: 0, refused: 0, left: 0 }
-  readonly ca: string | null
   readonly #rules = new WeakMap<EdgePolicy, EdgeRules>()
   /**
    * Transfers under way, each at its own `place`. Not a Set: the engine keeps entries of a Set that many objects pass through
@@ -48,12 +45,10 @@ export class EdgeProxy implements EdgeContext {
   #isClosing = false
   #onIdle: (() => void) | null = null
 
-  constructor(options: EdgeOptions) {
-    this.clock = options.clock
-    this.connections = new EdgeConnections(options.clock, options.descriptors)
-    this.own = new OwnAddresses(options.listening, options.interfaces ?? interfaceAddresses)
-    this.lookup = new EdgeLookup(options.resolve ?? systemResolve)
-    this.ca = options.ca ?? null
+  constructor({ clock, listening, descriptors, resolve, interfaces, ca }: EdgeOptions) {
+    this.clock = clock
+    this.connections = new EdgeConnections(clock, descriptors, ca)
+    this.addresses = new UpstreamAddresses(listening, resolve, interfaces)
   }
 
   /** Transfers under way. */
@@ -70,16 +65,15 @@ export class EdgeProxy implements EdgeContext {
       rules = toEdgeRules(edge)
       this.#rules.set(edge, rules)
     }
-    const request = this.#toRequest(call, directive, rules)
-    const transfer = new EdgeTransfer(this, call, request, edge.allowPrivate, Buffer.from(body))
+    const transfer = new EdgeTransfer(this, call, this.#toRequest(call, directive, rules), Buffer.from(body))
     transfer.place = this.#transfers.push(transfer) - 1
     call.stopEdge = () => transfer.stop()
-    transfer.start()
+    void transfer.start(edge.allowPrivate)
   }
 
   #toRequest(call: Call, directive: Readonly<Record<string, unknown>>, rules: EdgeRules): EdgeRequest {
     try {
-      return toEdgeRequest(directive, rules, call.fn, () => methodOf(call))
+      return toEdgeRequest(directive, rules, call.fn.policy.timeoutMs, methodOf(call))
     } catch (error) {
       this.results.refused += 1
       throw error
@@ -122,8 +116,4 @@ function methodOf(call: Call): string {
   if (call.method !== '') return call.method
   const { method } = JSON.parse(call.header) as { method?: unknown }
   return typeof method === 'string' ? method : 'GET'
-}
-
-function interfaceAddresses(): string[] {
-  return Object.values(networkInterfaces()).flatMap(list => (list ?? []).map(({ address }) => address))
 }

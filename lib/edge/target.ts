@@ -17,7 +17,7 @@ const KNOWN_TARGETS = 256
 const KNOWN_TARGET_CHARS = 512
 
 /** Where a request goes. */
-interface EdgeTarget {
+export interface EdgeTarget {
   isTls: boolean
   /** Canonical name or address: lower case, no brackets, no trailing dot. */
   hostname: string
@@ -25,12 +25,13 @@ interface EdgeTarget {
   /** Value of `Host`. */
   host: string
   /** Path and query. */
-  target: string
+  path: string
   /** The path read in every way, see readSpellings. */
   spellings: readonly string[][]
 }
 
-export interface EdgeRequest extends EdgeTarget {
+export interface EdgeRequest {
+  to: EdgeTarget
   method: string
   /** Names and values in turn, without `Host` and length. */
   headers: string[]
@@ -59,85 +60,71 @@ export function toEdgeRules(policy: EdgePolicy): EdgeRules {
 }
 
 /**
- * @param method - returns that of the incoming request: the default
+ * @param timeoutMs - of the function
+ * @param incoming - method of the request that the function answers: the default
  * @throws GatewayError EDGE_FAILED or CONTRACT_BROKEN
  */
 export function toEdgeRequest(
   directive: Readonly<Record<string, unknown>>,
   rules: EdgeRules,
-  fn: { readonly policy: { readonly timeoutMs: number } },
-  method: () => string,
+  timeoutMs: number,
+  incoming: string,
 ): EdgeRequest {
-  const { policy } = rules
-  const target = findTarget(directive, rules)
-  const maxBytes = toLimit(directive.max_response_bytes, 'max_response_bytes') ?? policy.maxResponseBytes
-  const timeoutMs = toLimit(directive.timeout_ms, 'timeout_ms')
-  const { isTls, hostname, port, host, target: text, spellings } = target
-  // Field by field: a copy by `...` is made where only a full collection finds it.
+  const { maxResponseBytes } = rules.policy
+  const to = findTarget(directive, rules)
+  const ownBytes = toLimit(directive.max_response_bytes, 'max_response_bytes') ?? maxResponseBytes
+  const ownMs = toLimit(directive.timeout_ms, 'timeout_ms')
   return {
-    isTls,
-    hostname,
-    port,
-    host,
-    target: text,
-    spellings,
-    method: toMethod(directive.method, method),
+    to,
+    method: toMethod(directive.method, incoming),
     headers: toRequestHeaders(directive.headers),
-    timeoutMs: timeoutMs === null || timeoutMs >= fn.policy.timeoutMs ? null : timeoutMs,
-    maxResponseBytes: Math.min(maxBytes, policy.maxResponseBytes),
+    timeoutMs: ownMs === null || ownMs >= timeoutMs ? null : ownMs,
+    maxResponseBytes: Math.min(ownBytes, maxResponseBytes),
   }
 }
 
 /** Text and policy decide everything about a target but its addresses, so one that came before need not be read again. */
-function findTarget(directive: Readonly<Record<string, unknown>>, rules: EdgeRules): EdgeTarget {
-  const { url, path } = directive
+function findTarget({ url, path }: Readonly<Record<string, unknown>>, rules: EdgeRules): EdgeTarget {
   const isUrl = url !== undefined && url !== null
   const text = isUrl ? url : path
-  const key = typeof text === 'string' && text.length <= KNOWN_TARGET_CHARS ? `${isUrl ? 'url' : 'path'} ${text}` : null
-  const known = key === null ? undefined : rules.known.get(key)
+  if (typeof text !== 'string' || text.length > KNOWN_TARGET_CHARS) return toTarget(isUrl, text, rules)
+  const key = isUrl ? `url ${text}` : text
+  const known = rules.known.get(key)
   if (known !== undefined) return known
-  const target = toTarget(directive, rules)
-  if (key === null) return target
+  const target = toTarget(isUrl, text, rules)
   if (rules.known.size >= KNOWN_TARGETS) rules.known.clear()
   rules.known.set(key, target)
   return target
 }
 
-function toTarget(directive: Readonly<Record<string, unknown>>, rules: EdgeRules): EdgeTarget {
-  const url = toTargetUrl(directive, rules.policy)
+function toTarget(isUrl: boolean, text: unknown, rules: EdgeRules): EdgeTarget {
+  const url = isUrl ? fromUrl(text) : fromPath(text, rules.policy.baseUrl)
   const spellings = readSpellings(url.pathname)
   if (spellings === null || isControlPath(spellings)) throw controlDenied()
   const hostname = toHostname(url)
-  if (isIP(hostname) === 0 && !NAME.test(hostname)) throw failed('the target has no valid host')
+  const family = isIP(hostname)
+  if (family === 0 && !NAME.test(hostname)) throw failed('the target has no valid host')
   const isTls = url.protocol === 'https:'
   const port = url.port === '' ? (isTls ? 443 : 80) : Number(url.port)
   if (!isListed(rules, hostname, port)) throw failed('proxy denied: host not in allowlist')
-  const shown = isIP(hostname) === 6 ? `[${hostname}]` : hostname
-  return {
-    isTls,
-    hostname,
-    port,
-    host: url.port === '' ? shown : `${shown}:${port}`,
-    target: `${url.pathname}${url.search}`,
-    spellings,
-  }
+  const shown = family === 6 ? `[${hostname}]` : hostname
+  const host = url.port === '' ? shown : `${shown}:${port}`
+  return { isTls, hostname, port, host, path: `${url.pathname}${url.search}`, spellings }
 }
 
 const NAME = /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/
 // The URL parser drops line breaks and tabs and reads a backslash as a slash: a text is not what it seems to a check before it.
 const MISREAD = /[\u0000-\u001f\u007f]|^[^?#]*\\/
 
-function toTargetUrl(directive: Readonly<Record<string, unknown>>, policy: EdgePolicy): URL {
-  const { url: urlText, path } = directive
-  if (urlText !== undefined && urlText !== null) return fromUrl(urlText)
+function fromPath(path: unknown, baseUrl: string | null): URL {
   if (path === undefined || path === null) throw failed('proxy.url or proxy.path is required')
   checkText(path, 'proxy.path')
   if (!path.startsWith('/')) throw failed('proxy.path must start with /')
-  if (policy.baseUrl === null) throw failed('edge.base_url is required for proxy.path')
+  if (baseUrl === null) throw failed('edge.base_url is required for proxy.path')
   const spellings = readSpellings(/^[^?#]*/.exec(path)![0])
   if (spellings === null || climbs(spellings)) throw failed('proxy.path may not include ..')
   // Joined as texts: resolved as a reference, `//host/x` would choose another host.
-  const url = toUrl(`${policy.baseUrl.replace(/\/+$/, '')}${path}`)
+  const url = toUrl(`${baseUrl.replace(/\/+$/, '')}${path}`)
   if (url === null) throw failed('edge.base_url is not a valid URL')
   return url
 }
@@ -169,19 +156,19 @@ function toHostname(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
 }
 
-function isListed(rules: EdgeRules, hostname: string, port: number): boolean {
-  if (rules.hosts.length === 0) return true
-  return rules.hosts.some(rule => {
+function isListed({ hosts }: EdgeRules, hostname: string, port: number): boolean {
+  if (hosts.length === 0) return true
+  return hosts.some(rule => {
     if (rule.port !== null && rule.port !== port) return false
     return rule.isSuffix ? hostname.endsWith(`.${rule.name}`) : rule.name === hostname
   })
 }
 
-function toMethod(given: unknown, incoming: () => string): string {
-  if (given === undefined || given === null) return incoming()
+function toMethod(given: unknown, incoming: string): string {
+  if (given === undefined || given === null) return incoming
   const method = typeof given === 'string' ? given.toUpperCase() : given
   // A HEAD request's event says HEAD, and handlers hand that on.
-  if (isMethod(method) || (method === 'HEAD' && incoming() === 'HEAD')) return method
+  if (isMethod(method) || (method === 'HEAD' && incoming === 'HEAD')) return method
   throw failed(`proxy.method must be one of ${METHODS.join(', ')}`)
 }
 
@@ -199,6 +186,10 @@ export function controlDenied(): GatewayError {
 /** A refusal or failure with its reason. The reason names no address and no path: clients see it. */
 export function failed(why: string, cause?: unknown): GatewayError {
   return new GatewayError('EDGE_FAILED', `edge proxy failed: ${why}`, cause === undefined ? {} : { cause })
+}
+
+function broken(why: string): GatewayError {
+  return new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${why}`)
 }
 
 /** Times a path is unescaped to see what it may mean to a server behind the upstream. */
@@ -242,7 +233,7 @@ export function climbs(spellings: readonly string[][]): boolean {
   return spellings.some(segments => segments.includes('..'))
 }
 
-/** True when some reading of the path lies at or below a reserved prefix, with `..` resolved or not. */
+/** True when some reading of the path is at or below a reserved prefix, with `..` resolved or not. */
 export function isControlPath(spellings: readonly string[][]): boolean {
   return spellings.some(segments => RESERVED.has(segments[0] ?? '') || RESERVED.has(resolve(segments)[0] ?? ''))
 }
@@ -291,8 +282,4 @@ export function toRequestHeaders(headers: unknown): string[] {
     }
   }
   return withoutHeaders(list, name => NOT_SENT.has(name) || name.startsWith(INTERNAL_PREFIX))
-}
-
-export function broken(why: string): GatewayError {
-  return new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${why}`)
 }

@@ -7,16 +7,15 @@
  */
 
 import { createHmac } from 'node:crypto'
-import { isIP } from 'node:net'
 import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
 import { backoffDelay } from '../core/clock.ts'
 import { toHeaderRecord } from '../core/http-text.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import type { ResolvedAddress } from '../edge/addresses.ts'
-import { checkAddresses, type EdgeNetwork, sendPinned } from '../edge/connections.ts'
+import type { EdgeNetwork } from '../edge/connections.ts'
 import type { UpstreamRequest } from '../edge/upstream-connection.ts'
 import { toTransferError } from '../edge/transfer.ts'
-import { toEdgeRequest, toEdgeRules } from '../edge/target.ts'
+import { type EdgeRequest, toEdgeRequest, toEdgeRules } from '../edge/target.ts'
 import { openResult } from './job-result.ts'
 import { type CallbackFacts, type Job, type JobStore, readRequest, toJobRecord } from './job.ts'
 
@@ -155,7 +154,6 @@ interface CallbackMessage {
 
 /** Where nothing else is said: every public host, nothing private. */
 const PUBLIC_ONLY: EdgePolicy = { baseUrl: null, allowHosts: [], allowPrivate: false, maxResponseBytes: 1 }
-const LIMITS = { policy: { timeoutMs: CALLBACK_TIMEOUT_MS } }
 
 /**
  * One POST to the `callback_url` of a job under the rules of edge requests: every address of the name is checked and only those
@@ -178,11 +176,9 @@ export async function sendCallback(
       'x-job-id': jobId,
       ...(secret !== null && { 'x-fn-signature': toSignature(body, secret, network.clock.wall()) }),
     }
-    const request = toEdgeRequest({ url, method: 'POST', headers }, toEdgeRules(edge), LIMITS, () => 'POST')
-    const family = isIP(request.hostname)
-    const found = family === 0 ? await resolve(network, request.hostname) : [{ address: request.hostname, family }]
+    const request = toEdgeRequest({ url, method: 'POST', headers }, toEdgeRules(edge), CALLBACK_TIMEOUT_MS, 'POST')
+    const addresses = await network.addresses.of(request.to, edge.allowPrivate)
     signal.throwIfAborted()
-    const addresses = checkAddresses(found, request, edge.allowPrivate, network.own)
     const status = await post(network, request, addresses, body, signal)
     return status >= 200 && status < 300 ? null : `HTTP ${status}`
   } catch (error) {
@@ -200,21 +196,15 @@ function toSignature(body: Buffer, secret: string, wall: number): string {
   return `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.`).update(body).digest('hex')}`
 }
 
-function resolve({ lookup }: EdgeNetwork, hostname: string): Promise<readonly ResolvedAddress[]> {
-  return lookup.addresses(hostname).catch(error => {
-    throw toTransferError(error)
-  })
-}
-
 /** @returns the status; the body of the answer is not wanted */
 function post(
   network: EdgeNetwork,
-  request: ReturnType<typeof toEdgeRequest>,
-  addresses: ReturnType<typeof checkAddresses>,
+  request: EdgeRequest,
+  addresses: readonly ResolvedAddress[],
   body: Buffer,
   signal: AbortSignal,
 ): Promise<number> {
-  const { clock } = network
+  const { clock, connections } = network
   return new Promise((resolve, reject) => {
     let sent: UpstreamRequest | null = null
     const timer = clock.setTimeout(() => end(new Error('no answer in time')), CALLBACK_TIMEOUT_MS)
@@ -228,7 +218,7 @@ function post(
     }
     signal.addEventListener('abort', onAbort, { once: true })
     try {
-      sent = sendPinned(network, request, [], addresses, body, 'none', {
+      sent = connections.send(request, [], addresses, body, 'none', {
         onHead: ({ status }) => end(status === 101 ? new Error('asked for another protocol') : status),
         onPiece: () => {},
         onRead: () => {},

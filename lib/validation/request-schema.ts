@@ -26,11 +26,12 @@ const LIST_SEPARATOR = ','
 const JSON_TYPE = 'application/json'
 
 type Texts = Readonly<Record<string, string | readonly string[]>>
+type TextCheck = (texts: Texts) => Difference | null
 
 interface MethodChecks {
-  params: ((texts: Texts) => Difference | null) | null
-  query: ((texts: Texts) => Difference | null) | null
-  headers: ((texts: Texts) => Difference | null) | null
+  params: TextCheck | null
+  query: TextCheck | null
+  headers: TextCheck | null
   body: Check | null
   bodyType: string
   /** Fields of a form, which come as text. */
@@ -98,8 +99,7 @@ export class RequestSchema {
       const message = `body must be ${bodyType}, got ${JSON.stringify(contentType.slice(0, 100))} in Content-Type`
       return new GatewayError('UNSUPPORTED_TYPE', message)
     }
-    const read = readBody(body, bodyType, checks.bodyFields)
-    const found = 'problem' in read ? { name: 'body', text: read.problem } : checks.body(read.value)
+    const found = checkValue(body, bodyType, checks.bodyFields, checks.body)
     return found === null ? null : toRefusal(found)
   }
 
@@ -109,8 +109,7 @@ export class RequestSchema {
     const check =
       responses?.get(String(status)) ?? responses?.get(`${Math.floor(status / 100)}XX`) ?? responses?.get('default')
     if (check === undefined) return null
-    const read = readBody(body.length === 0 ? null : body, contentType ?? JSON_TYPE, [])
-    return 'problem' in read ? { name: 'body', text: read.problem } : check(read.value)
+    return checkValue(body.length === 0 ? null : body, contentType ?? JSON_TYPE, [], check)
   }
 
   #of(method: string): MethodChecks | undefined {
@@ -124,19 +123,18 @@ function toRefusal({ name, text }: Difference): GatewayError {
 
 function toChecks(
   sections: Sections,
-  definitions: SchemaFile['definitions'],
+  definitions: Definitions,
   bodyType: string | null,
   compile: Compile,
 ): MethodChecks {
-  const { body = null } = sections
-  const toTexts = (name: 'params' | 'query' | 'headers', separator: string | null) => {
+  const { body = null, responses = new Map<string, Schema>() } = sections
+  const toTexts = (name: 'params' | 'query' | 'headers', separator: string | null): TextCheck | null => {
     const schema = sections[name]
     if (schema === undefined) return null
     const parameters = parametersOf(schema, definitions)
-    // Clients send many headers: only declared ones are checked.
-    if (name === 'headers') return toHeaderCheck(parameters, compile(withLowerNames(parameters), name, true))
+    if (name === 'headers') return toHeaderCheck(parameters, compile)
     const check = compile(schema, name)
-    return (texts: Texts) => check(readTexts(texts, parameters, separator))
+    return texts => check(readTexts(texts, Object.keys(texts), parameters, separator))
   }
   return {
     params: toTexts('params', LIST_SEPARATOR),
@@ -146,9 +144,7 @@ function toChecks(
     bodyType: (body === null ? null : mediaTypeOf(body)) ?? bodyType ?? JSON_TYPE,
     bodyFields: body === null ? [] : parametersOf(body, definitions),
     // Values of a response may be secret: they are not shown.
-    responses: new Map(
-      [...(sections.responses ?? [])].map(([status, schema]) => [status, compile(schema, 'body', true)]),
-    ),
+    responses: new Map([...responses].map(([status, schema]) => [status, compile(schema, 'body', true)])),
   }
 }
 
@@ -157,55 +153,52 @@ export function mediaTypeOf(schema: Schema): string | null {
   return typeof schema === 'object' && typeof schema.contentMediaType === 'string' ? schema.contentMediaType : null
 }
 
-/** Names of headers in any case mean the same: the declared ones as an object of lower-case names. */
-function withLowerNames(parameters: readonly Parameter[]): Schema {
-  return {
-    properties: Object.fromEntries(parameters.map(({ name, schema }) => [name.toLowerCase(), schema])),
-    required: parameters.filter(({ isRequired }) => isRequired).map(({ name }) => name.toLowerCase()),
-  }
-}
-
-function toHeaderCheck(parameters: readonly Parameter[], check: Check) {
+/** Clients send many headers, with names in any case: only the declared ones are checked, by their lower-case names. */
+function toHeaderCheck(parameters: readonly Parameter[], compile: Compile): TextCheck {
   const lower = parameters.map(parameter => ({ ...parameter, name: parameter.name.toLowerCase() }))
-  return (texts: Texts): Difference | null => {
-    const declared: Record<string, string | readonly string[]> = Object.create(null)
-    for (const { name } of lower) if (Object.hasOwn(texts, name)) declared[name] = texts[name]!
-    return check(readTexts(declared, lower, LIST_SEPARATOR))
-  }
+  const properties = Object.fromEntries(lower.map(({ name, schema }) => [name, schema]))
+  const required = lower.filter(({ isRequired }) => isRequired).map(({ name }) => name)
+  const check = compile({ properties, required }, 'headers', true)
+  const names = Object.keys(properties)
+  return texts => check(readTexts(texts, names, lower, LIST_SEPARATOR))
 }
 
-function readTexts(texts: Texts, parameters: readonly Parameter[], separator: string | null): unknown {
+/** @param names - of the texts that are taken, as far as they are there */
+function readTexts(
+  texts: Texts,
+  names: readonly string[],
+  parameters: readonly Parameter[],
+  separator: string | null,
+): unknown {
   const values: Record<string, unknown> = Object.create(null)
-  for (const name of Object.keys(texts)) values[name] = texts[name]
+  for (const name of names) if (Object.hasOwn(texts, name)) values[name] = texts[name]
   for (const { name, shape } of parameters) if (name in values) values[name] = readText(texts[name]!, shape, separator)
   return values
 }
 
 const FORM_TYPE = 'application/x-www-form-urlencoded'
 
-/** The value of a body: JSON, the fields of a form, or its text. No body is null. */
-function readBody(
+/** Checks the value of a body: JSON, the fields of a form, or its text. No body is null. */
+function checkValue(
   body: Buffer | null,
   type: string,
   parameters: readonly Parameter[],
-): { value: unknown } | { problem: string } {
-  if (body === null) return { value: null }
-  if (!isUtf8(body)) return { problem: 'is not UTF-8 text' }
+  check: Check,
+): Difference | null {
+  if (body === null) return check(null)
+  if (!isUtf8(body)) return { name: 'body', text: 'is not UTF-8 text' }
   const text = body.toString('utf8')
   if (isJsonType(type)) {
-    try {
-      return { value: JSON.parse(text) }
-    } catch {
-      return { problem: 'is not JSON' }
-    }
+    const value = parseOr(text, undefined)
+    return value === undefined ? { name: 'body', text: 'is not JSON' } : check(value)
   }
-  if (!isSameType(type, FORM_TYPE)) return { value: text }
+  if (!isSameType(type, FORM_TYPE)) return check(text)
   const fields: Record<string, string | string[]> = Object.create(null)
   for (const [name, value] of new URLSearchParams(text)) {
     const known = fields[name]
     fields[name] = known === undefined ? value : [...[known].flat(), value]
   }
-  return { value: readTexts(fields, parameters, null) }
+  return check(readTexts(fields, Object.keys(fields), parameters, null))
 }
 
 /** True for the same type without its parameters; one kind of JSON is as good as another. */
@@ -325,14 +318,14 @@ export function readText(
   if ((types.has('integer') || types.has('number')) && JSON_NUMBER.test(given)) return Number(given)
   if (types.has('boolean') && (given === 'true' || given === 'false')) return given === 'true'
   if (types.has('null') && given === '') return null
-  if (types.has('object') && given.startsWith('{')) return parseOr(given)
+  if (types.has('object') && given.startsWith('{')) return parseOr(given, given)
   return given
 }
 
-function parseOr(text: string): unknown {
+function parseOr(text: string, otherwise: unknown): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    return text
+    return otherwise
   }
 }

@@ -38,7 +38,7 @@ export class SchemaCompiler {
     const { default: ajvModule } = await import('ajv/dist/2020.js')
     const { Ajv2020: Validator, _ } = ajvModule
     const budget = new WorkBudget(MAX_STEPS)
-    const regExp = Object.assign((pattern: string) => toPattern(pattern, budget), { code: 'unused' })
+    const regExp = Object.assign((pattern: string) => new LinearPattern(pattern, budget), { code: 'unused' })
     const ajv = new Validator({
       strict: false,
       // The keywords were looked at when the file was read.
@@ -94,14 +94,10 @@ export class SchemaCompiler {
    */
   compile(schema: Schema, counter: StepCounter, name: string, hidesValues = false): Check {
     const whole = { $defs: counter.definitions, allOf: [counter.count(schema)] }
-    const validate = this.#write(whole, name)
-    const at: Place = toPlace(null, name, [], hidesValues)
-    return value => this.#check(validate, value, at)
-  }
-
-  #write(whole: Record<string, unknown>, name: string): ValidateFunction {
+    const at = toPlace(null, name, [], hidesValues)
     try {
-      return this.#ajv.compile(whole)
+      const validate = this.#ajv.compile(whole)
+      return value => this.#check(validate, value, at)
     } catch (error) {
       if (!(error instanceof RangeError)) throw error
       throw new Error(`${name} has a schema too large for one function: move parts of it to $defs`, { cause: error })
@@ -131,12 +127,6 @@ export class SchemaCompiler {
 function toEager(code: string): string {
   const at = code.indexOf('return function ')
   return at === -1 ? code : `${code.slice(0, at)}return (${code.slice(at + 'return '.length)})`
-}
-
-function toPattern(source: string, budget: WorkBudget): { test: (text: string) => boolean; toString: () => string } {
-  const pattern = new LinearPattern(source, budget)
-  // ajv keeps patterns by their text.
-  return { test: text => pattern.test(text), toString: () => `/${source}/u` }
 }
 
 /** Compares texts of the items, where ajv compares each item with each. */
@@ -171,17 +161,6 @@ function placeOf(at: Place, pointer: string, value: unknown): Place {
   return place
 }
 
-const AT_LEAST: Readonly<Record<string, string>> = {
-  minLength: 'characters',
-  minItems: 'items',
-  minProperties: 'properties',
-}
-const AT_MOST: Readonly<Record<string, string>> = {
-  maxLength: 'characters',
-  maxItems: 'items',
-  maxProperties: 'properties',
-}
-
 /** Of several alternatives that all failed, their types together, or what the first of them says. */
 function pickError(errors: readonly ErrorObject[]): ErrorObject | undefined {
   const [first] = errors
@@ -196,52 +175,47 @@ function pickError(errors: readonly ErrorObject[]): ErrorObject | undefined {
 }
 
 function toDifference(error: ErrorObject, at: Place, value: unknown): Difference {
-  const { keyword, params, data } = error
+  const { keyword, params, data, schema, message } = error
   const place = placeOf(at, error.instancePath, value)
   if (error.propertyName !== undefined)
     return { name: keyOf(place, error.propertyName).name, text: 'is not an allowed name' }
   if (keyword === 'required') return { name: keyOf(place, params.missingProperty).name, text: 'is required' }
-  if (keyword === 'additionalProperties' || keyword === 'unevaluatedProperties') {
-    const key = params.additionalProperty ?? params.unevaluatedProperty
-    return { name: keyOf(place, key).name, text: 'is not known' }
-  }
-  const rule = toRule(error)
-  if (rule === null) return { name: place.name, text: 'is not allowed' }
+  const unknown = params.additionalProperty ?? params.unevaluatedProperty
+  if (unknown !== undefined) return { name: keyOf(place, unknown).name, text: 'is not known' }
+  if (keyword === 'false schema') return { name: place.name, text: 'is not allowed' }
+  const rule =
+    RULES[keyword]?.(params, schema) ??
+    `valid against its schema (${keyword}${message === undefined ? '' : `: ${message}`})`
   return { name: place.name, text: `must be ${rule}, got ${showValue(data, at.hidden)}` }
 }
 
-/** The rule for a value; null when no value is allowed. */
-function toRule({ keyword, params, schema, message }: ErrorObject): string | null {
-  if (keyword in AT_LEAST) return `at least ${params.limit} ${AT_LEAST[keyword]} long`
-  if (keyword in AT_MOST) return `at most ${params.limit} ${AT_MOST[keyword]} long`
-  switch (keyword) {
-    case 'type':
-      return `of type ${[params.type].flat().join(' or ')}`
-    case 'enum':
-      return `one of ${(schema as unknown[])
-        .slice(0, 20)
-        .map(item => JSON.stringify(item))
-        .join(', ')}`
-    case 'const':
-      return JSON.stringify(schema)
-    case 'pattern':
-      return `a string that matches ${params.pattern}`
-    case 'format':
-      return `a valid ${params.format}`
-    case 'uniqueItems':
-      return 'a list without duplicates'
-    case 'multipleOf':
-      return `a multiple of ${params.multipleOf}`
-    case 'minimum':
-    case 'maximum':
-    case 'exclusiveMinimum':
-    case 'exclusiveMaximum':
-      return `${params.comparison} ${params.limit}`
-    case 'false schema':
-      return null
-    default:
-      return `valid against its schema (${keyword}${message === undefined ? '' : `: ${message}`})`
-  }
+type Rule = (params: ErrorObject['params'], schema: unknown) => string
+
+const compared: Rule = ({ comparison, limit }) => `${comparison} ${limit}`
+
+/** The rule that a value breaks, by keyword. */
+const RULES: Readonly<Record<string, Rule>> = {
+  minLength: ({ limit }) => `at least ${limit} characters long`,
+  maxLength: ({ limit }) => `at most ${limit} characters long`,
+  minItems: ({ limit }) => `at least ${limit} items long`,
+  maxItems: ({ limit }) => `at most ${limit} items long`,
+  minProperties: ({ limit }) => `at least ${limit} properties long`,
+  maxProperties: ({ limit }) => `at most ${limit} properties long`,
+  type: ({ type }) => `of type ${[type].flat().join(' or ')}`,
+  enum: (_, values) => `one of ${(values as unknown[]).slice(0, 20).map(toJson).join(', ')}`,
+  const: (_, value) => toJson(value),
+  pattern: ({ pattern }) => `a string that matches ${pattern}`,
+  format: ({ format }) => `a valid ${format}`,
+  uniqueItems: () => 'a list without duplicates',
+  multipleOf: ({ multipleOf }) => `a multiple of ${multipleOf}`,
+  minimum: compared,
+  maximum: compared,
+  exclusiveMinimum: compared,
+  exclusiveMaximum: compared,
+}
+
+function toJson(value: unknown): string {
+  return JSON.stringify(value)
 }
 
 // A copy of a schema that counts the steps of a check, about 10 ns each, before it takes them.
@@ -292,8 +266,11 @@ type Keywords = Readonly<Record<string, unknown>>
 export class StepCounter {
   /** Counted; references to them are `#/$defs/<name>`. */
   readonly definitions: Readonly<Record<string, Schema>>
+  /** Definitions that lead back to themselves without a step into the value, as far as `leastOf` came upon them. */
+  readonly loops = new Set<string>()
   readonly #isTracked: boolean
   readonly #least = new Map<string, number>()
+  readonly #following = new Set<string>()
 
   constructor(definitions: ReadonlyMap<string, Schema>) {
     this.#isTracked = [...definitions.values()].some(tracksParts)
@@ -310,14 +287,20 @@ export class StepCounter {
     if (typeof counted === 'boolean') return 0
     let steps = (counted[STEPS] as Steps).once
     for (const child of sameValueChildren(counted)) steps += this.leastOf(child)
-    if (typeof counted.$ref !== 'string') return steps
-    const name = counted.$ref.slice(DEFINITIONS.length)
-    if (!this.#least.has(name)) {
-      // A loop is reported elsewhere and must not be followed here.
-      this.#least.set(name, 0)
-      this.#least.set(name, this.leastOf(this.definitions[name] ?? true))
+    return typeof counted.$ref === 'string' ? steps + this.leastOfName(counted.$ref.slice(DEFINITIONS.length)) : steps
+  }
+
+  leastOfName(name: string): number {
+    const known = this.#least.get(name)
+    if (known !== undefined) return known
+    if (this.#following.has(name)) {
+      this.loops.add(name)
+      return 0
     }
-    return steps + this.#least.get(name)!
+    this.#following.add(name)
+    const least = this.leastOf(this.definitions[name] ?? true)
+    this.#least.set(name, least)
+    return least
   }
 }
 
@@ -343,25 +326,24 @@ function toEntry(once: number, schema: Schema): Schema {
 }
 
 function toBranch(branch: Schema, index: number, factor: number): Schema {
-  const isReference = isObject(branch) && '$ref' in branch
   const inline = factor === 1 ? BRANCH_STEPS.compiled : BRANCH_STEPS.interpreted
-  const once = isReference ? BRANCH_STEPS.reference + (index >> 1) : inline
-  return toEntry(once, branch)
+  const isReference = isObject(branch) && '$ref' in branch
+  return toEntry(isReference ? BRANCH_STEPS.reference + (index >> 1) : inline, branch)
 }
 
 function toSteps(schema: Keywords, isTracked: boolean, factor: number): Steps {
-  const { required, dependentRequired, enum: values, const: constant } = schema
-  const patterns = countNames(schema.patternProperties)
+  const { required, dependentRequired, enum: values, const: constant, properties, patternProperties } = schema
   const compared = [required, dependentRequired, values, constant].reduce<number>(
     (sum, one) => sum + countValues(one),
     0,
   )
-  const once = Object.keys(schema).length + countNames(schema.properties) + patterns + compared * COMPARED_STEPS
-  const tracked = isTracked ? 1 : 0
   // Patterns count their own steps.
-  const names = countKeys(schema, NAME_KEYWORDS) + tracked
-  const items = countKeys(schema, ITEM_KEYWORDS) + tracked
-  return { once: once * factor, item: items * ITEM_STEPS * factor, name: names * NAME_STEPS * factor }
+  const names = countNames(properties) + countNames(patternProperties)
+  const once = Object.keys(schema).length + names + compared * COMPARED_STEPS
+  const tracked = isTracked ? 1 : 0
+  const name = (countKeys(schema, NAME_KEYWORDS) + tracked) * NAME_STEPS
+  const item = (countKeys(schema, ITEM_KEYWORDS) + tracked) * ITEM_STEPS
+  return { once: once * factor, item: item * factor, name: name * factor }
 }
 
 function countKeys(schema: Keywords, keywords: readonly string[]): number {

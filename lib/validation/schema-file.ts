@@ -5,7 +5,6 @@ import {
   isProblem,
   itemOf,
   keyOf,
-  nearest,
   type Place,
   report,
   reportUnknownKey,
@@ -18,9 +17,16 @@ import type { Warning } from '../core/errors.ts'
 import { decodePercent } from '../core/http-text.ts'
 import { type Method, METHODS } from '../core/identity.ts'
 import { isObject } from '../core/json.ts'
-import { parsePattern } from './linear-pattern.ts'
 import { MAX_STEPS, StepCounter } from './schema-compiler.ts'
-import { childrenOf, copySchema, DEFINITIONS, isSchema, sameValueChildren, type Schema } from './schema-tree.ts'
+import {
+  checkKeywords,
+  childrenOf,
+  copySchema,
+  DEFINITIONS,
+  isSchema,
+  type Schema,
+  SCHEMA_RULE,
+} from './schema-tree.ts'
 
 /** The schemas of one method; absent ones check nothing. */
 export interface Sections {
@@ -65,10 +71,8 @@ export function parseSchemaFile(
 ): { file: SchemaFile | null; warnings: Warning[] } {
   const findings: Finding[] = []
   const value = readJsonFile(source, label, findings)
-  const at = toPlace(label, '', findings)
-  const file = value === undefined ? null : readFile(value, at)
-  const isUsable = !findings.some(isProblem)
-  return { file: isUsable ? file : null, warnings: toWarnings(findings) }
+  const file = value === undefined ? null : readFile(value, toPlace(label, '', findings))
+  return { file: findings.some(isProblem) ? null : file, warnings: toWarnings(findings) }
 }
 
 function readFile(value: unknown, at: Place): SchemaFile | null {
@@ -89,11 +93,19 @@ function readFile(value: unknown, at: Place): SchemaFile | null {
     else methods.set(method, readSections(sections, SECTION_KEYS, linker, place))
   }
   const security = readSecurity(value.security, keyOf(at, 'security'))
-  linker.reportLoops()
-  if (!at.findings.some(isProblem)) linker.reportCosts()
-  return { common, methods, security, definitions: linker.definitions }
+  if (at.findings.some(isProblem)) return null
+  const link = (sections: Sections) => linkSections(sections, linker)
+  const file = {
+    common: link(common),
+    methods: new Map([...methods].map(([method, sections]) => [method, link(sections)])),
+    security,
+    definitions: linker.definitions(),
+  }
+  linker.reportCosts()
+  return file
 }
 
+/** The sections as they are in the file; something that is wrong has been reported. */
 function readSections(
   value: Record<string, unknown>,
   known: readonly string[],
@@ -103,21 +115,28 @@ function readSections(
   for (const key of Object.keys(value)) if (!known.includes(key)) reportUnknownKey(keyOf(at, key), key, known)
   const sections: Sections = {}
   for (const name of SECTIONS) {
-    const schema = value[name] === undefined ? undefined : linker.link(value[name], keyOf(at, name))
-    if (schema !== undefined) sections[name] = schema
+    if (value[name] === undefined) continue
+    linker.check(value[name], keyOf(at, name))
+    sections[name] = value[name] as Schema
   }
   if (value.responses === undefined) return sections
   const responses = new Map<string, Schema>()
-  for (const [status, given] of entriesOf(value.responses, keyOf(at, 'responses'))) {
+  for (const [status, schema] of entriesOf(value.responses, keyOf(at, 'responses'))) {
     const place = keyOf(keyOf(at, 'responses'), status)
-    if (!/^(?:[1-5]\d\d|[1-5]XX|default)$/.test(status)) {
+    if (!/^(?:[1-5]\d\d|[1-5]XX|default)$/.test(status))
       report(place, 'CONFIG_VALUE', 'is not a status', 'Write a status such as "200", "4XX", or "default".')
-      continue
-    }
-    const schema = linker.link(given, place)
-    if (schema !== undefined) responses.set(status, schema)
+    linker.check(schema, place)
+    responses.set(status, schema as Schema)
   }
   return { ...sections, responses }
+}
+
+function linkSections({ responses, ...sections }: Sections, linker: SchemaLinker): Sections {
+  const linked: Sections = {}
+  for (const name of SECTIONS) if (sections[name] !== undefined) linked[name] = linker.link(sections[name])
+  if (responses !== undefined)
+    linked.responses = new Map([...responses].map(([status, schema]) => [status, linker.link(schema)]))
+  return linked
 }
 
 function entriesOf(value: unknown, at: Place): [string, unknown][] {
@@ -137,8 +156,7 @@ function toSecurity(item: unknown): Security | undefined {
   if (item === 'bearer' || item === 'basic' || item === 'none') return { kind: item }
   const found =
     typeof item === 'string' ? /^(header|query|cookie):([!#$%&'*+.^_`|~0-9A-Za-z-]{1,100})$/.exec(item) : null
-  if (found === null) return undefined
-  return { kind: 'apiKey', place: found[1] as 'header', name: found[2] as string }
+  return found === null ? undefined : { kind: 'apiKey', place: found[1] as 'header', name: found[2]! }
 }
 
 /** The schemas that hold for a method. A body is one of POST, PUT and PATCH, unless the method has its own. */
@@ -148,45 +166,71 @@ export function sectionsOf(file: SchemaFile, method: Method): Sections {
   return { ...shared, ...file.methods.get(method) }
 }
 
-// The schemas of one file with resolved references: each `$ref` names a definition of the file.
-// `#` is the section a reference stands in, as in the output of zod and pydantic, which is pasted there; what the section does not have is
-// looked for in the file. Nothing is ever fetched.
-
 /** Schemas in schemas of one file, all sections together. */
 const MAX_SCHEMAS = 5000
 
-export class SchemaLinker {
-  /** Name to schema; the schemas refer to each other as `#/$defs/<name>`. */
-  readonly definitions = new Map<string, Schema>()
+/**
+ * The references of one file. `#` is the section a reference is in, as in the output of zod and pydantic, which is pasted there; what
+ * the section does not have is looked for in the file. Nothing is ever fetched. Checks everything first, then makes copies in which
+ * each `$ref` names a definition.
+ */
+class SchemaLinker {
   readonly #file: Readonly<Record<string, unknown>>
-  readonly #names = new Map<Schema, string>()
+  readonly #seen = new Set<Schema>()
+  readonly #sections: { schema: unknown; at: Place }[] = []
+  /** Schemas that are referred to, with the names of their definitions and the places of their first references. */
+  readonly #targets = new Map<Schema, string>()
   readonly #places = new Map<string, Place>()
-  readonly #sections: { schema: Schema; at: Place }[] = []
+  /** Schemas with a `$ref`, with what it refers to. */
+  readonly #references = new Map<Schema, Schema>()
   #count = 0
 
   constructor(file: Readonly<Record<string, unknown>>) {
     this.#file = file
   }
 
-  /** @returns undefined when something in it is wrong; what it is has then been reported */
-  link(section: unknown, at: Place): Schema | undefined {
-    const before = at.findings.length
-    const linked = this.#link(section, section, at)
-    if (linked === undefined || at.findings.length > before) return undefined
-    this.#sections.push({ schema: linked, at })
-    return linked
+  /** Reports what is wrong with a section and all in it. */
+  check(section: unknown, at: Place): void {
+    this.#sections.push({ schema: section, at })
+    this.#check(section, section, at)
   }
 
-  #link(schema: unknown, section: unknown, at: Place): Schema | undefined {
-    if (!isSchema(schema)) return reportWrong(at, 'a JSON Schema: an object, true or false', schema)
-    // One reference has one meaning in one section.
-    const references = new Map<string, string>()
-    this.#check(schema, section, at, references)
-    return copySchema(schema, { rename: reference => references.get(reference) ?? DEFINITIONS })
+  /** @param schema - of a file in which nothing is wrong */
+  link(schema: Schema): Schema {
+    const rename = (_: string, from: Schema) => DEFINITIONS + this.#targets.get(this.#references.get(from)!)
+    return copySchema(schema, { rename })
   }
 
-  /** Looks at the shape of a schema and of all in it, and settles their references. */
-  #check(schema: Schema, section: unknown, at: Place, references: Map<string, string>): void {
+  definitions(): Map<string, Schema> {
+    return new Map([...this.#targets].map(([schema, name]) => [name, this.link(schema)]))
+  }
+
+  /** Reports references that lead back to themselves, and sections of which no value can be checked in the time that a check may take. */
+  reportCosts(): void {
+    const counter = new StepCounter(this.definitions())
+    for (const name of this.#places.keys()) counter.leastOfName(name)
+    for (const name of counter.loops) {
+      const text = `has a $ref to "${name}" that leads back to itself without an end`
+      report(this.#places.get(name)!, 'CONFIG_VALUE', text, 'Put the reference into properties or items.')
+    }
+    if (counter.loops.size > 0) return
+    for (const { schema, at } of this.#sections) {
+      const least = counter.leastOf(counter.count(this.link(schema as Schema)))
+      if (least <= MAX_STEPS) continue
+      const text = `takes ${least.toLocaleString('en')} steps for the smallest value, more than the ${MAX_STEPS.toLocaleString('en')} of a check (50 ms)`
+      const hint = 'Write fewer branches in anyOf, oneOf and allOf, or refer to each definition once.'
+      report(at, 'CONFIG_VALUE', text, hint)
+    }
+  }
+
+  /** @param base - section or file, in which its references are looked for first */
+  #check(schema: unknown, base: unknown, at: Place): void {
+    if (!isSchema(schema)) {
+      reportWrong(at, SCHEMA_RULE, schema)
+      return
+    }
+    if (typeof schema === 'object' && this.#seen.has(schema)) return
+    this.#seen.add(schema)
     const before = this.#count
     // Each entry is a separate comparison in the generated check.
     this.#count += 1 + (typeof schema === 'object' ? countEntries(schema.dependentRequired) : 0)
@@ -196,95 +240,37 @@ export class SchemaLinker {
     }
     if (typeof schema === 'boolean' || this.#count >= MAX_SCHEMAS) return
     checkKeywords(schema, at)
-    const { $ref } = schema
-    if (typeof $ref === 'string' && !references.has($ref)) references.set($ref, this.#resolve($ref, section, at))
-    for (const { path, value } of childrenOf(schema)) {
-      const place = path.reduce(keyOf, at)
-      if (isSchema(value)) this.#check(value, section, place, references)
-      else reportWrong(place, 'a JSON Schema: an object, true or false', value)
-    }
+    if (typeof schema.$ref === 'string') this.#resolve(schema, schema.$ref, base, at)
+    for (const { path, value } of childrenOf(schema)) this.#check(value, base, path.reduce(keyOf, at))
   }
 
-  /** The definition's reference for one of the file. */
-  #resolve(reference: string, section: unknown, at: Place): string {
+  #resolve(from: Schema, reference: string, base: unknown, at: Place): void {
     const place = keyOf(at, '$ref')
     if (!reference.startsWith('#')) {
       const hint = 'Copy the schema into "$defs" and write "#/$defs/Name": nothing is fetched.'
       report(place, 'CONFIG_VALUE', `is "${reference}", which is not in this file`, hint)
-      return DEFINITIONS
+      return
     }
-    const base = find(section, reference) === undefined ? this.#file : section
-    const target = find(base, reference)
+    const home = find(base, reference) === undefined ? this.#file : base
+    const target = find(home, reference)
     if (!isSchema(target)) {
-      report(
-        place,
-        'CONFIG_VALUE',
-        `is "${reference}", which is not the path of a schema in this file`,
-        'Write a path such as "#/$defs/Name".',
-      )
-      return DEFINITIONS
+      const text = `is "${reference}", which is not the path of a schema in this file`
+      report(place, 'CONFIG_VALUE', text, 'Write a path such as "#/$defs/Name".')
+      return
     }
-    return this.#define(reference, target, base, at)
-  }
-
-  #define(reference: string, target: Schema, base: unknown, at: Place): string {
-    const known = this.#names.get(target)
-    if (known !== undefined) return DEFINITIONS + known
+    this.#references.set(from, target)
+    if (this.#targets.has(target)) return
     const name = this.#freeName(reference)
-    this.#names.set(target, name)
+    this.#targets.set(target, name)
     this.#places.set(name, at)
-    // Its place is taken before it is looked into: it may refer to itself.
-    this.definitions.set(name, true)
-    this.definitions.set(name, this.#link(target, base, keyOf({ ...at, name: '' }, reference)) ?? true)
-    return DEFINITIONS + name
+    this.#check(target, home, keyOf({ ...at, name: '' }, reference))
   }
 
   #freeName(reference: string): string {
     const wanted = (reference.split('/').at(-1) ?? '').replace(/[^A-Za-z0-9_-]/g, '_') || 'Self'
     let name = wanted === '_' ? 'Self' : wanted
-    for (let count = 2; this.definitions.has(name); count++) name = `${wanted}_${count}`
+    for (let count = 2; this.#places.has(name); count++) name = `${wanted}_${count}`
     return name
-  }
-
-  /** Reports references that lead back to themselves without a step into the value: no check of them would end. */
-  reportLoops(): void {
-    const done = new Set<string>()
-    const visit = (name: string, path: readonly string[]): void => {
-      if (done.has(name)) return
-      done.add(name)
-      for (const next of this.#sameValueNames(this.definitions.get(name) ?? true)) {
-        if (next !== name && !path.includes(next)) {
-          visit(next, [...path, name])
-          continue
-        }
-        const at = this.#places.get(name)!
-        const text = `has a $ref to "${next}" that leads back to itself without an end`
-        report(at, 'CONFIG_VALUE', text, 'Put the reference into properties or items.')
-      }
-    }
-    for (const name of this.definitions.keys()) visit(name, [])
-  }
-
-  /** Reports sections of which no value can be checked in the time that a check may take. Only when nothing else is wrong. */
-  reportCosts(): void {
-    const counter = new StepCounter(this.definitions)
-    for (const { schema, at } of this.#sections) {
-      const least = counter.leastOf(counter.count(schema))
-      if (least <= MAX_STEPS) continue
-      const text = `takes ${least.toLocaleString('en')} steps for the smallest value, more than the ${MAX_STEPS.toLocaleString('en')} of a check (50 ms)`
-      report(
-        at,
-        'CONFIG_VALUE',
-        text,
-        'Write fewer branches in anyOf, oneOf and allOf, or refer to each definition once.',
-      )
-    }
-  }
-
-  #sameValueNames(schema: Schema): string[] {
-    if (typeof schema === 'boolean') return []
-    const own = typeof schema.$ref === 'string' ? [schema.$ref.slice(DEFINITIONS.length)] : []
-    return [...own, ...sameValueChildren(schema).flatMap(child => this.#sameValueNames(child))]
   }
 }
 
@@ -303,114 +289,4 @@ function find(from: unknown, reference: string): unknown {
     value = (value as Record<string, unknown>)[key]
   }
   return value
-}
-
-// The values that each keyword may have: the meta-schema of JSON Schema 2020-12, with readable messages.
-
-const TYPES = ['string', 'number', 'integer', 'boolean', 'object', 'array', 'null']
-
-interface Kind {
-  rule: string
-  accepts: (value: unknown) => boolean
-}
-
-const NUMBER: Kind = { rule: 'a number', accepts: value => typeof value === 'number' }
-const STEP: Kind = { rule: 'a number above 0', accepts: value => typeof value === 'number' && value > 0 }
-const COUNT: Kind = {
-  rule: 'an integer of at least 0',
-  accepts: value => Number.isInteger(value) && (value as number) >= 0,
-}
-const TEXT: Kind = { rule: 'a string', accepts: value => typeof value === 'string' }
-const FLAG: Kind = { rule: 'true or false', accepts: value => typeof value === 'boolean' }
-const LIST: Kind = { rule: 'a list', accepts: Array.isArray }
-const MAP: Kind = { rule: 'an object', accepts: isObject }
-const SCHEMAS: Kind = {
-  rule: 'a list of at least one schema',
-  accepts: value => Array.isArray(value) && value.length > 0,
-}
-const NAMES: Kind = {
-  rule: 'a list of distinct strings',
-  accepts: value =>
-    Array.isArray(value) && value.every(item => typeof item === 'string') && new Set(value).size === value.length,
-}
-const NAME_LISTS: Kind = {
-  rule: 'an object of lists of distinct strings',
-  accepts: value => isObject(value) && Object.values(value).every(NAMES.accepts),
-}
-const TYPE: Kind = {
-  rule: `one of ${TYPES.join(', ')}, or a list of some of them`,
-  accepts: value => {
-    const types = Array.isArray(value) ? value : [value]
-    return types.length > 0 && new Set(types).size === types.length && types.every(type => TYPES.includes(type))
-  },
-}
-
-const KINDS = new Map<string, Kind>([
-  ['type', TYPE],
-  ['multipleOf', STEP],
-  ...toRows(NUMBER, 'minimum maximum exclusiveMinimum exclusiveMaximum'),
-  ...toRows(COUNT, 'minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains'),
-  ...toRows(
-    TEXT,
-    '$ref $id $schema $anchor $comment title description format pattern contentMediaType contentEncoding',
-  ),
-  ...toRows(FLAG, 'uniqueItems deprecated readOnly writeOnly'),
-  ...toRows(LIST, 'enum examples'),
-  ...toRows(SCHEMAS, 'allOf anyOf oneOf prefixItems'),
-  ...toRows(MAP, 'properties patternProperties dependentSchemas $defs definitions'),
-  ['required', NAMES],
-  ['dependentRequired', NAME_LISTS],
-])
-
-function toRows(kind: Kind, keywords: string): [string, Kind][] {
-  return keywords.split(' ').map(keyword => [keyword, kind])
-}
-
-/** Keywords that would be ignored, or that other tools read differently, with the replacement. */
-const IMPOSSIBLE: readonly [keyword: string, hint: string][] = [
-  ['$dynamicRef', 'Write a plain $ref.'],
-  ['$recursiveRef', 'Write a plain $ref.'],
-  ['dependencies', 'Write dependentRequired or dependentSchemas.'],
-  ['additionalItems', 'Write prefixItems and items.'],
-]
-
-/** Keywords that may hold anything that a schema, or a value, may be. */
-const OTHERS =
-  'additionalProperties items contains not if then else propertyNames unevaluatedItems unevaluatedProperties contentSchema const default'
-/** Words that OpenAPI knows beside JSON Schema. */
-const OPENAPI = new Set(['example', 'nullable', 'discriminator', 'externalDocs', 'xml'])
-const KNOWN = new Set([...KINDS.keys(), ...OTHERS.split(' ')])
-
-/** Reports keywords of one schema that hold something else than they may, and patterns that are not taken. */
-export function checkKeywords(schema: Readonly<Record<string, unknown>>, at: Place): void {
-  for (const [keyword, value] of Object.entries(schema)) {
-    const kind = KINDS.get(keyword)
-    if (kind !== undefined && !kind.accepts(value)) reportWrong(keyOf(at, keyword), kind.rule, value)
-    // Words of other tools are none of ours; one that is nearly a keyword is a slip that would check nothing.
-    if (!KNOWN.has(keyword) && !OPENAPI.has(keyword) && nearest(keyword, KNOWN) !== null)
-      reportUnknownKey(keyOf(at, keyword), keyword, KNOWN, 'keyword')
-  }
-  for (const [keyword, hint] of IMPOSSIBLE)
-    if (Object.hasOwn(schema, keyword)) report(keyOf(at, keyword), 'CONFIG_VALUE', 'is not supported here', hint)
-  const { pattern, properties, patternProperties } = schema
-  // ajv passes over it, so it would go unchecked.
-  if (isObject(properties) && Object.hasOwn(properties, '__proto__'))
-    report(
-      keyOf(keyOf(at, 'properties'), '__proto__'),
-      'CONFIG_VALUE',
-      'cannot be used as a name',
-      'Choose another name.',
-    )
-  if (typeof pattern === 'string') checkPattern(pattern, keyOf(at, 'pattern'))
-  if (isObject(patternProperties))
-    for (const name of Object.keys(patternProperties)) checkPattern(name, keyOf(keyOf(at, 'patternProperties'), name))
-}
-
-function checkPattern(pattern: string, at: Place): void {
-  try {
-    parsePattern(pattern)
-  } catch (error) {
-    const hint = 'Write a simpler pattern; maxLength and enum often do without one.'
-    report(at, 'CONFIG_VALUE', `${(error as Error).message}`, hint)
-  }
 }

@@ -20,7 +20,8 @@ const CHECKS_PER_TURN = 5
 const READERS = 16
 
 interface Loaded {
-  stamp: string
+  /** Of the file that was read; null when it is to be read again. */
+  stamp: string | null
   /** The last version that could be used; null when none could. */
   file: SchemaFile | null
   warnings: readonly Warning[]
@@ -51,9 +52,12 @@ export class SchemaStore {
     this.#checksAnswers = checksAnswers
   }
 
-  /** Makes ready what the functions of a catalog need. Never rejects. @returns what is wrong with their schemas */
+  /** Prepares what the functions of a catalog need. Never rejects. @returns what is wrong with their schemas */
   async load(functions: readonly FunctionVersion[]): Promise<Warning[]> {
-    await this.#readAll(functions)
+    const refs = new Map(functions.flatMap(({ schema }) => (schema === null ? [] : [[schema.path, schema] as const])))
+    const readers = new Semaphore(READERS)
+    const files = [...refs.values()].map(ref => readers.run(async () => [ref.path, await this.#read(ref)] as const))
+    this.#files = new Map(await Promise.all(files))
     const warnings = [...this.#files.values()].flatMap(loaded => loaded.warnings)
     for (const fn of functions) if (fn.policy.validate) warnings.push(...(await this.#check(fn)).warnings)
     return warnings
@@ -72,21 +76,11 @@ export class SchemaStore {
     return this.#checked.get(fn)?.schema ?? toBroken('schema.json was not read')
   }
 
-  async #readAll(functions: readonly FunctionVersion[]): Promise<void> {
-    const wanted = new Map<string, SchemaFileRef>()
-    for (const { schema } of functions) if (schema !== null) wanted.set(schema.path, schema)
-    const readers = new Semaphore(READERS)
-    const read = async (ref: SchemaFileRef): Promise<[string, Loaded]> => {
-      const known = this.#files.get(ref.path)
-      if (known?.stamp === stampOf(ref)) return [ref.path, known]
-      return [ref.path, await readers.run(() => this.#read(ref, known?.file ?? null))]
-    }
-    this.#files = new Map(await Promise.all([...wanted.values()].map(read)))
-  }
-
-  async #read(ref: SchemaFileRef, lastGood: SchemaFile | null): Promise<Loaded> {
-    const { path } = ref
-    const stamp = stampOf(ref)
+  async #read({ path, size, mtimeMs }: SchemaFileRef): Promise<Loaded> {
+    const stamp = `${size}|${mtimeMs}`
+    const known = this.#files.get(path)
+    if (known?.stamp === stamp) return known
+    const lastGood = known?.file ?? null
     let source: Uint8Array
     try {
       source = await this.#readBytes(join(this.#rootPath, path))
@@ -95,14 +89,15 @@ export class SchemaStore {
       // The reader's own refusal says more than its code.
       const reason = code === undefined || code === 'NOT_OF_FUNCTION' ? text : code
       const message = `${path}: cannot be read: ${reason}`
-      const warnings = [toWarning('SCHEMA_UNREADABLE', path, message, 'Make it a readable file.')]
-      // Read again at the next load, whatever its stamp.
-      return { stamp: '', file: lastGood, warnings }
+      const warnings = [{ code: 'SCHEMA_UNREADABLE', path, message, hint: 'Make it a readable file.' }]
+      return { stamp: null, file: lastGood, warnings }
     }
     const { file, warnings } = parseSchemaFile(source, path)
-    if (file !== null || lastGood === null) return { stamp, file, warnings }
-    const kept = `${path}: is not used: its last good version stays in force`
-    return { stamp, file: lastGood, warnings: [...warnings, toWarning('CONFIG_KEPT', path, kept, 'Fix the file.')] }
+    if (file === null && lastGood !== null) {
+      const message = `${path}: is not used: its last good version stays in force`
+      warnings.push({ code: 'CONFIG_KEPT', path, message, hint: 'Fix the file.' })
+    }
+    return { stamp, file: file ?? lastGood, warnings }
   }
 
   async #check(fn: FunctionVersion): Promise<Checked> {
@@ -118,30 +113,18 @@ export class SchemaStore {
     const file = this.fileOf(fn)
     if (fn.schema === null) return toUnusable(fn, 'it has no schema.json', 'Write one, or remove invoke.validate.')
     if (file === null) return toUnusable(fn, `${fn.schema.path} cannot be used`, 'Fix it, or remove invoke.validate.')
+    // Requests go on while many are compiled.
+    if (this.#compiled % CHECKS_PER_TURN === 0) await setImmediate()
+    if (this.#compiled++ % CHECKS_PER_COMPILER === 0) this.#compiler = null
+    this.#compiler ??= await SchemaCompiler.load()
     try {
       const { methods, exampleContentType: bodyType } = fn.policy
-      const compiler = await this.#nextCompiler()
-      const options = { methods, bodyType, compiler, checksAnswers: this.#checksAnswers }
+      const options = { methods, bodyType, compiler: this.#compiler, checksAnswers: this.#checksAnswers }
       return { schema: new RequestSchema(file, options), warnings: [] }
     } catch (error) {
       return toUnusable(fn, `${fn.schema.path}: ${(error as Error).message}`, 'Fix the schema.')
     }
   }
-
-  async #nextCompiler(): Promise<SchemaCompiler> {
-    if (this.#compiler === null || this.#compiled >= CHECKS_PER_COMPILER) {
-      this.#compiler = await SchemaCompiler.load()
-      this.#compiled = 0
-    }
-    this.#compiled += 1
-    // Requests go on while many are compiled.
-    if (this.#compiled % CHECKS_PER_TURN === 0) await setImmediate()
-    return this.#compiler
-  }
-}
-
-function stampOf({ size, mtimeMs }: SchemaFileRef): string {
-  return `${size}|${mtimeMs}`
 }
 
 /** A pipe in the file's place must not hold the reload up, nor a file without an end fill the memory. */
@@ -164,11 +147,7 @@ function toBroken(why: string): GatewayError {
 }
 
 /** Calls answer 500: a handler that relies on the check must not get what was not checked. */
-function toUnusable(fn: FunctionVersion, why: string, hint: string): Checked {
-  const message = `${fn.entryFile}: invoke.validate is true, but ${why}: its calls answer 500`
-  return { schema: toBroken(why), warnings: [toWarning('SCHEMA_UNUSABLE', fn.entryFile, message, hint)] }
-}
-
-function toWarning(code: string, path: string, message: string, hint: string): Warning {
-  return { code, path, message, hint }
+function toUnusable({ entryFile: path }: FunctionVersion, why: string, hint: string): Checked {
+  const message = `${path}: invoke.validate is true, but ${why}: its calls answer 500`
+  return { schema: toBroken(why), warnings: [{ code: 'SCHEMA_UNUSABLE', path, message, hint }] }
 }

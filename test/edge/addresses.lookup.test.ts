@@ -1,35 +1,39 @@
 import t from 'tap'
-import { EDGE_LOOKUPS, EdgeLookup, systemResolve } from '../../lib/edge/addresses.ts'
+import { EDGE_LOOKUPS, systemResolve, UpstreamAddresses } from '../../lib/edge/addresses.ts'
 
 t.test('[edge/passthrough.27] look-ups are few, and one for a name', async t => {
   const open = new Map<string, (() => void)[]>()
-  const lookup = new EdgeLookup(
+  const addresses = new UpstreamAddresses(
+    () => [],
     name =>
       new Promise((resolve, reject) => {
         const end = name.startsWith('bad')
           ? () => reject(new Error('no'))
-          : () => resolve([{ address: name, family: 4 }])
+          : () => resolve([{ address: `8.8.8.${name.at(-1)}`, family: 4 }])
         open.set(name, [...(open.get(name) ?? []), end])
       }),
   )
   const names = ['bad-1', ...Array.from({ length: EDGE_LOOKUPS + 2 }, (_, index) => `name-${index}`)]
-  const results = names.map(name =>
-    lookup.addresses(name).then(
+  const find = (hostname: string) =>
+    addresses.of({ hostname, isTls: false, port: 80, host: hostname, path: '/', spellings: [] }, false).then(
       list => list[0]!.address,
-      () => 'failed',
-    ),
-  )
-  const same = lookup.addresses('name-0')
+      error => error.message,
+    )
+  const results = names.map(find)
+  const same = find('name-0')
   t.equal(open.size, EDGE_LOOKUPS)
   for (const name of names) {
     open.get(name)![0]!()
     await Promise.all([results[names.indexOf(name)]])
     await new Promise(resolve => setImmediate(resolve))
   }
-  t.same(await Promise.all(results), ['failed', ...names.slice(1)])
-  t.equal((await same)[0]!.address, 'name-0')
+  t.same(await Promise.all(results), [
+    'edge proxy failed: proxy request failed: name not resolved',
+    ...names.slice(1).map(name => `8.8.8.${name.at(-1)}`),
+  ])
+  t.equal(await same, '8.8.8.0')
   t.equal(open.get('name-0')!.length, 1)
-  void lookup.addresses('name-0')
+  void find('name-0')
   t.equal(open.get('name-0')!.length, 2, 'looked up again')
 })
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type AddressKind, classifyAddress, OwnAddresses, toCanonicalAddress } from '../../lib/edge/addresses.ts'
+import { type AddressKind, classifyAddress, toCanonicalAddress, UpstreamAddresses } from '../../lib/edge/addresses.ts'
 
 t.test('[edge/passthrough.9] the kind of every special range, its edges and its neighbours', async t => {
   const table: Record<AddressKind, string> = {
@@ -39,15 +39,26 @@ t.test('[edge/passthrough.9] one text for each address', async t => {
   for (const [address, canonical] of Object.entries(rows)) t.equal(toCanonicalAddress(address), canonical, address)
 })
 
+/** `allowed`, or why a target may not be reached. */
+async function check(address: string, port: number, allowPrivate: boolean, given: UpstreamAddresses): Promise<string> {
+  const to = { hostname: address, isTls: false, port, host: address, path: '/_fn', spellings: [['a', '_fn']] }
+  return given.of(to, allowPrivate).then(
+    () => 'allowed',
+    error => error.message.replace('edge proxy failed: proxy denied: ', ''),
+  )
+}
+
+const never = () => Promise.reject(new Error('looked up'))
+
 t.test('[edge/passthrough.10, edge/passthrough.13] this machine and this gateway', async t => {
   const interfaces = ['127.0.0.1', '::1', '192.168.1.5', '2606:4700::5', 'fe80::1']
-  const own = new OwnAddresses(
+  const own = new UpstreamAddresses(
     () => [],
+    never,
     () => interfaces,
   )
-  t.ok(own.isOfThisMachine('2606:4700:0::5'))
-  t.ok(own.isOfThisMachine('::ffff:192.168.1.5'))
-  t.notOk(own.isOfThisMachine('2606:4700::6'))
+  t.equal(await check('2606:4700:0::5', 80, false, own), 'private host not allowed')
+  t.equal(await check('2606:4700::6', 80, false, own), 'allowed')
 
   const rows: [string, string, number, boolean][] = [
     ['127.0.0.1', '127.0.0.1', 80, true],
@@ -56,6 +67,7 @@ t.test('[edge/passthrough.10, edge/passthrough.13] this machine and this gateway
     ['127.0.0.1', '::ffff:127.0.0.1', 80, true],
     ['0.0.0.0', '127.9.9.9', 80, true],
     ['0.0.0.0', '192.168.1.5', 80, true],
+    ['0.0.0.0', '::ffff:192.168.1.5', 80, true],
     ['0.0.0.0', '192.168.1.6', 80, false],
     ['::', '::1', 80, true],
     ['::', '127.0.0.1', 80, true],
@@ -63,28 +75,29 @@ t.test('[edge/passthrough.10, edge/passthrough.13] this machine and this gateway
     ['::', '2606:4700::6', 80, false],
     ['2606:4700::5', '2606:4700:0:0::5', 80, true],
   ]
-  for (const [host, address, port, expected] of rows) {
-    const gateway = new OwnAddresses(
+  for (const [host, address, port, isOwn] of rows) {
+    const addresses = new UpstreamAddresses(
       () => [{ host, port: 80 }],
+      never,
       () => interfaces,
     )
-    t.equal(gateway.isThisGateway(address, port), expected, `${host}:80 from ${address}:${port}`)
+    const expected = isOwn ? 'control-plane path not allowed' : 'allowed'
+    t.equal(await check(address, port, true, addresses), expected, `${host}:80 from ${address}:${port}`)
   }
 })
 
-t.test(
-  '[edge/passthrough.9] the kind of an address is the same each time it is asked for, of however many',
-  async t => {
-    const own = new OwnAddresses(
-      () => [],
-      () => [],
-    )
-    const addresses = Array.from({ length: 2100 }, (_, at) => `${[8, 10, 169][at % 3]}.254.${at >> 8}.${at & 255}`)
-    for (const address of [...addresses, ...addresses.reverse()])
-      if (own.kindOf(address) !== classifyAddress(address)) t.fail(address)
-    t.same(
-      ['8.8.8.8', '127.0.0.1', '169.254.169.254'].map(address => own.kindOf(address)),
-      ['public', 'private', 'never'],
-    )
-  },
-)
+t.test('[edge/passthrough.9] an address is judged the same each time, of however many', async t => {
+  const addresses = new UpstreamAddresses(
+    () => [],
+    never,
+    () => [],
+  )
+  const all = Array.from({ length: 2100 }, (_, at) => `${[8, 10, 169][at % 3]}.254.${at >> 8}.${at & 255}`)
+  for (const address of [...all, ...all.reverse()]) {
+    const kind = classifyAddress(address)
+    const expected = [kind === 'public' ? 'allowed' : 'private host not allowed']
+    expected.push(kind === 'never' ? 'special address not allowed' : 'allowed')
+    const found = [await check(address, 80, false, addresses), await check(address, 80, true, addresses)]
+    if (found.join() !== expected.join()) t.fail(`${address}: ${found}`)
+  }
+})

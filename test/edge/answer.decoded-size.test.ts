@@ -2,20 +2,32 @@ import t from 'tap'
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib'
 import { DecodedSize } from '../../lib/edge/answer.ts'
 
-function countAll(codings: string[], pieces: readonly Uint8Array[], maxBytes: number): Promise<string> {
-  const size = new DecodedSize(codings, maxBytes)
+/** @param isFast - pieces come before the ones before them are counted */
+function countAll(
+  codings: string[],
+  pieces: readonly Uint8Array[],
+  maxBytes: number,
+  isFast: boolean,
+): Promise<string> {
   return new Promise(resolve => {
+    let counted = 0
     const rest = [...pieces]
-    const next = (problem: string | null): void => {
+    const size = new DecodedSize(codings, maxBytes, problem =>
+      resolve(problem ?? (counted === pieces.length ? 'fits' : `ended with ${counted} of ${pieces.length}`)),
+    )
+    const next = (): void => {
       const piece = rest.shift()
-      if (problem !== null || piece === undefined) {
-        if (problem === null) size.end(last => resolve(last ?? 'fits'))
-        else resolve(problem)
-      } else {
-        size.add(Buffer.from(piece), next)
+      if (piece === undefined) {
+        size.end()
+        return
       }
+      size.add(Buffer.from(piece), () => {
+        counted += 1
+        if (!isFast) next()
+      })
+      if (isFast) next()
     }
-    next(null)
+    next()
   })
 }
 
@@ -47,7 +59,8 @@ t.test('[edge/passthrough.20] decoded lengths of every coding, whole, cut, joine
     ['brotli, then gzip, too large', ['br', 'gzip'], [gzipSync(brotliCompressSync('hello'))], 4, 'too large'],
   ]
   for (const [title, codings, pieces, maxBytes, expected] of rows)
-    t.equal(await countAll(codings, pieces, maxBytes), expected, title)
+    for (const isFast of [false, true])
+      t.equal(await countAll(codings, pieces, maxBytes, isFast), expected, `${title}${isFast ? ', at once' : ''}`)
 })
 
 t.test('[edge/passthrough.20] which codings can be counted', async t => {
@@ -57,7 +70,7 @@ t.test('[edge/passthrough.20] which codings can be counted', async t => {
 })
 
 t.test('[edge/passthrough.20] after close nothing is called back', async t => {
-  const size = new DecodedSize(['gzip'], 10)
+  const size = new DecodedSize(['gzip'], 10, () => t.fail('ended'))
   size.add(gzipSync('hello'), () => t.fail('called back'))
   size.close()
   await new Promise(resolve => setImmediate(resolve))

@@ -4,37 +4,43 @@ import t, { type Test } from 'tap'
 import { Descriptors } from '../../lib/core/host.ts'
 import type { AnswerHead } from '../../lib/edge/answer-parser.ts'
 import { EdgeConnections } from '../../lib/edge/connections.ts'
-import type { Reuse, Upstream } from '../../lib/edge/upstream-connection.ts'
+import type { EdgeRequest } from '../../lib/edge/target.ts'
+import type { Reuse } from '../../lib/edge/upstream-connection.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeCertificates, rawUpstream, tlsUpstream } from '../helpers/upstream.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
+const HERE = [{ address: '127.0.0.1', family: 4 }]
+
+interface Asked {
+  hostname?: string
+  port?: number
+  isTls?: boolean
+  addresses?: { address: string; family: number }[]
+  reuse?: Reuse
+}
+
 /** Requests of a pool at an upstream that answers when the test lets it. */
-async function makeBed(t: Test, limits?: { max: number; idle: number }) {
+async function makeBed(t: Test, limits?: { max: number; idle: number }, ca?: string) {
   const clock = new FakeClock()
-  const connections = new EdgeConnections(clock, new Descriptors(), limits)
+  const connections = new EdgeConnections(clock, new Descriptors(), ca, limits)
   t.teardown(() => connections.close())
   const asked: { socket: Socket; head: string }[] = []
   const upstream = await rawUpstream((socket, head) => asked.push({ socket, head }))
   t.teardown(upstream.close)
   const seen: string[] = []
   let reads = 0
-  const ask = (name: string, given: Partial<Upstream> & { reuse?: Reuse; port?: number } = {}) => {
-    const { reuse = 'any', ...rest } = given
-    const to: Upstream = {
-      isTls: false,
-      hostname: '127.0.0.1',
-      port: upstream.port,
-      addresses: [{ address: '127.0.0.1', family: 4 }],
-      servername: '',
-      ca: null,
-      ...rest,
+  const ask = (name: string, given: Asked = {}) => {
+    const { reuse = 'any', addresses = HERE, hostname = '127.0.0.1', port = upstream.port, isTls = false } = given
+    const path = `/${encodeURI(name)}`
+    const request: EdgeRequest = {
+      to: { isTls, hostname, port, host: 'x', path, spellings: [] },
+      ...{ method: 'GET', headers: [], timeoutMs: null, maxResponseBytes: 1000 },
     }
-    const head = `GET /${name} HTTP/1.1\r\nHost: x\r\n\r\n`
     let body = ''
-    return connections.request(to, { head, body: Buffer.alloc(0), isHead: false }, reuse, {
+    return connections.send(request, [], addresses, null, reuse, {
       onHead: ({ status }: AnswerHead) => seen.push(`${name} ${status}`),
       onPiece: piece => {
         body += piece.toString()
@@ -427,16 +433,16 @@ t.test('[edge/passthrough.23, edge/passthrough.26] a TLS session is remembered f
     res.end('ok')
   })
   t.teardown(upstream.close)
-  const { ask, untilSeen, seen } = await makeBed(t)
-  const tls = { isTls: true, port: upstream.port, ca, reuse: 'none' as const }
+  const { ask, untilSeen, seen } = await makeBed(t, undefined, ca)
+  const tls = { isTls: true, port: upstream.port, reuse: 'none' as const }
   const get = async (name: string, given: object) => {
     ask(name, { ...tls, ...given })
     await untilSeen(seen.length + 2)
   }
   await get('a', { hostname: '127.0.0.1' })
   await get('b', { hostname: '127.0.0.1' })
-  await get('c', { hostname: 'upstream.test', servername: 'upstream.test' })
-  await get('d', { hostname: 'upstream.test', servername: 'upstream.test' })
+  await get('c', { hostname: 'upstream.test' })
+  await get('d', { hostname: 'upstream.test' })
   t.same(reused, ['/a false', '/b true', '/c false', '/d true'])
 })
 
@@ -451,4 +457,75 @@ t.test('[edge/passthrough.26] one that waited gets the place of a connection tha
   await untilSeen(3)
   t.same(seen, ['first ECONNRESET', 'second 200', 'second ok'])
   t.equal(upstream.connections(), 2)
+})
+
+t.test(
+  '[edge/passthrough.33] a whole turn passes between an answer and the next request that cannot be repeated',
+  async t => {
+    const { connections, upstream, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
+    ask('get')
+    await untilAsked(1)
+    answerAll()
+    // In the turn in which the answer came, an end behind it may not have been read.
+    while (connections.idle === 0) await new Promise(setImmediate)
+    const early = ask('early', { reuse: 'trusted' })
+    await untilAsked(1)
+    const isEarlyOverUsed = early.isOverUsed
+    answerAll()
+    await untilSeen(4)
+    await turns()
+    const late = ask('late', { reuse: 'trusted' })
+    await untilAsked(1)
+    t.equal(late.isOverUsed, true)
+    t.equal(upstream.connections(), isEarlyOverUsed ? 1 : 2)
+  },
+)
+
+t.test('[edge/passthrough.33] a first request that fails says nothing of kept connections', async t => {
+  const { upstream, asked, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
+  ask('first')
+  await untilAsked(1)
+  asked.pop()!.socket.destroy()
+  await untilSeen(1)
+  ask('get')
+  await untilAsked(1)
+  answerAll()
+  await untilSeen(3)
+  await turns()
+  const post = ask('post', { reuse: 'trusted' })
+  await untilAsked(1)
+  t.equal(post.isOverUsed, true)
+  t.equal(upstream.connections(), 2)
+})
+
+t.test('[edge/passthrough.33] of many upstreams that are not trusted the newest are remembered', async t => {
+  const { connections, asked, seen, ask, untilAsked, untilSeen, answerAll } = await makeBed(t)
+  const closeSoon = async (...hostnames: string[]) => {
+    const before = seen.length
+    for (const hostname of hostnames) ask('x', { hostname })
+    await untilAsked(hostnames.length)
+    const sockets = asked.splice(0).map(({ socket }) => socket)
+    for (const socket of sockets) socket.write(OK)
+    await untilSeen(before + 2 * hostnames.length)
+    for (const socket of sockets) socket.end()
+    await waitUntil(() => connections.idle === 0, 'all are closed')
+  }
+  const isTrusted = async (hostname: string) => {
+    ask('x', { hostname })
+    await untilAsked(1)
+    answerAll()
+    await waitUntil(() => connections.idle > 0, 'it is kept')
+    await turns()
+    const post = ask('post', { hostname, reuse: 'trusted' })
+    await untilAsked(1)
+    const { isOverUsed } = post
+    connections.close()
+    asked.splice(0)
+    return isOverUsed
+  }
+  for (const name of ['first', 'second', 'first']) await closeSoon(name)
+  for (let at = 0; at < 999; at += 111) await closeSoon(...Array.from({ length: 111 }, (_, i) => `${at + i}`))
+  t.equal(await isTrusted('second'), true, 'forgotten')
+  t.equal(await isTrusted('first'), false)
+  t.equal(await isTrusted('998'), false)
 })

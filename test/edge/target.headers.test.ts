@@ -1,6 +1,6 @@
 import t from 'tap'
 import { toAnswerHeaders, toCodings } from '../../lib/edge/answer.ts'
-import { broken, toRequestHeaders } from '../../lib/edge/target.ts'
+import { toRequestHeaders } from '../../lib/edge/target.ts'
 import { toTraceHeaders } from '../../lib/edge/transfer.ts'
 
 t.test('[edge/passthrough.14, edge/passthrough.15] headers of the request', async t => {
@@ -81,10 +81,6 @@ t.test('[edge/passthrough.20] codings of an answer, outermost last', async t => 
     [['Transfer-Encoding', 'gzip'], []],
   ] as const)
     t.same(toCodings(raw), codings)
-})
-
-t.test('[edge/passthrough.15] a directive that breaks the contract', async t => {
-  t.match(broken('why'), { status: 502, code: 'CONTRACT_BROKEN', message: 'invalid runtime response: why' })
 })
 
 t.test('[edge/passthrough.14] the trace of the call goes with it, unless the handler says another', async t => {

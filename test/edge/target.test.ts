@@ -2,7 +2,6 @@ import t from 'tap'
 import type { EdgePolicy } from '../../lib/core/catalog.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
 import { type EdgeRequest, toEdgeRequest, toEdgeRules } from '../../lib/edge/target.ts'
-import { makeFn } from '../helpers/fn.ts'
 
 const EDGE: EdgePolicy = {
   baseUrl: 'http://up.test:81/api',
@@ -13,7 +12,7 @@ const EDGE: EdgePolicy = {
 
 function read(directive: Record<string, unknown>, edge: Partial<EdgePolicy> = {}, method = 'GET'): EdgeRequest {
   const policy = { ...EDGE, ...edge }
-  return toEdgeRequest(directive, toEdgeRules(policy), makeFn({ policy: { edge: policy } }), () => method)
+  return toEdgeRequest(directive, toEdgeRules(policy), 2500, method)
 }
 
 /** The refusal of a directive, without what all of them begin with. */
@@ -43,18 +42,18 @@ t.test('[edge/passthrough.1, edge/passthrough.3] where a path and a url lead', a
     [{ url: 'https://other.test:8443/?q=\\' }, 'https other.test:8443 /?q=\\'],
   ]
   for (const [directive, expected] of rows) {
-    const { isTls, hostname, port, target } = read(directive)
-    t.equal(`${isTls ? 'https' : 'http'} ${hostname}:${port} ${target}`, expected, JSON.stringify(directive))
+    const { isTls, hostname, port, path } = read(directive).to
+    t.equal(`${isTls ? 'https' : 'http'} ${hostname}:${port} ${path}`, expected, JSON.stringify(directive))
   }
   t.match(read({ path: '/x' }), {
-    host: 'up.test:81',
+    to: { host: 'up.test:81' },
     method: 'GET',
     headers: [],
     timeoutMs: null,
     maxResponseBytes: 100,
   })
-  t.equal(read({ path: '/x' }, { baseUrl: 'http://up.test/' }).target, '/x')
-  t.equal(read({ url: 'http://up.test:80/' }).host, 'up.test')
+  t.equal(read({ path: '/x' }, { baseUrl: 'http://up.test/' }).to.path, '/x')
+  t.equal(read({ url: 'http://up.test:80/' }).to.host, 'up.test')
 })
 
 t.test('[edge/passthrough.3] targets that are refused', async t => {
@@ -155,7 +154,7 @@ t.test('[edge/passthrough.7] every spelling of a host is read as one', async t =
     'Bücher.Example.': 'xn--bcher-kva.example',
   }
   for (const [host, hostname] of Object.entries(rows))
-    t.equal(read({ url: `http://${host}/` }).hostname, hostname, host)
+    t.equal(read({ url: `http://${host}/` }).to.hostname, hostname, host)
   for (const host of [
     '127.0.0.1.2',
     '256.1.1.1',
@@ -220,13 +219,12 @@ t.test(
   async t => {
     const policy = { ...EDGE, allowHosts: ['up.test:81', 'other.test'] }
     const rules = toEdgeRules(policy)
-    const fn = makeFn({ policy: { edge: policy } })
-    const ask = (directive: Record<string, unknown>) => toEdgeRequest(directive, rules, fn, () => 'GET')
+    const ask = (directive: Record<string, unknown>) => toEdgeRequest(directive, rules, 2500, 'GET')
     const first = ask({ path: '/x', method: 'POST', headers: { a: '1' } })
     const again = ask({ path: '/x', timeout_ms: 5 })
-    t.equal(again.spellings, first.spellings)
-    t.match(again, { target: '/api/x', method: 'GET', headers: [], timeoutMs: 5 })
-    t.match(ask({ url: 'http://other.test/x' }), { hostname: 'other.test', target: '/x' })
+    t.equal(again.to, first.to)
+    t.match(again, { to: { path: '/api/x' }, method: 'GET', headers: [], timeoutMs: 5 })
+    t.match(ask({ url: 'http://other.test/x' }), { to: { hostname: 'other.test', path: '/x' } })
     // A url and a path of one text are two targets.
     t.throws(() => ask({ url: '/x' }), { message: /proxy.url must be absolute/ })
     for (let i = 0; i < 2; i++) {

@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
 import type { GatewayError } from '../../lib/core/errors.ts'
-import { EdgeLookup, OwnAddresses } from '../../lib/edge/addresses.ts'
+import { UpstreamAddresses } from '../../lib/edge/addresses.ts'
 import { EdgeConnections } from '../../lib/edge/connections.ts'
-import { type EdgeRequest, readSpellings } from '../../lib/edge/target.ts'
+import { type EdgeRequest, type EdgeTarget, readSpellings } from '../../lib/edge/target.ts'
 import { type EdgeContext, EdgeTransfer } from '../../lib/edge/transfer.ts'
 import type { ReplyHead } from '../../lib/invocation/response.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -13,7 +13,7 @@ import { httpUpstream, rawUpstream } from '../helpers/upstream.ts'
 
 const TRACE = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
 
-interface Given extends Partial<EdgeRequest> {
+interface Given extends Partial<Omit<EdgeRequest, 'to'>>, Partial<EdgeTarget> {
   allowPrivate?: boolean
   body?: string
   startedAt?: (now: number) => number
@@ -31,29 +31,23 @@ function makeBed(
   let forgotten = 0
   const context: EdgeContext = {
     clock,
-    own: new OwnAddresses(
+    addresses: new UpstreamAddresses(
       () => listening,
+      async name => {
+        if (names[name] === undefined) throw new Error('no such name')
+        return (await names[name]).map(address => ({ address, family: address.includes(':') ? 6 : 4 }))
+      },
       () => ['127.0.0.1', '192.0.2.77'],
     ),
-    lookup: new EdgeLookup(async name => {
-      if (names[name] === undefined) throw new Error('no such name')
-      return (await names[name]).map(address => ({ address, family: address.includes(':') ? 6 : 4 }))
-    }),
     connections,
-    ca: null,
     forget: () => {
       forgotten += 1
     },
   }
   const begin = ({ allowPrivate = true, body = '', startedAt = () => 0, span, ...given }: Given) => {
-    const hostname = given.hostname ?? '127.0.0.1'
+    const { hostname = '127.0.0.1', port = 80, host = 'up.test', path = '/x' } = given
     const request: EdgeRequest = {
-      isTls: false,
-      hostname,
-      port: 80,
-      host: 'up.test',
-      target: '/x',
-      spellings: readSpellings(given.target ?? '/x')!,
+      to: { isTls: false, hostname, port, host, path, spellings: readSpellings(path)! },
       method: 'GET',
       headers: [],
       timeoutMs: null,
@@ -74,9 +68,9 @@ function makeBed(
       answerEnd: (error: GatewayError | null) => seen.push(`end ${error?.message ?? 'ok'}`),
       fail: (error: GatewayError) => seen.push(`${error.status} ${error.message.replace('edge proxy failed: ', '')}`),
     }
-    const transfer = new EdgeTransfer(context, call as never, request, allowPrivate, Buffer.from(body))
+    const transfer = new EdgeTransfer(context, call as never, request, Buffer.from(body))
     call.stopEdge = () => transfer.stop()
-    transfer.start()
+    void transfer.start(allowPrivate)
     const settled = async () => {
       await waitUntil(() => seen.length > 0, 'the transfer ends')
       return seen[0]!
@@ -120,14 +114,14 @@ t.test('[edge/passthrough.12, edge/passthrough.13] this gateway as an upstream',
   const upstream = await listen(t, (_req, res) => res.end('page'))
   const { port } = upstream
   const { begin } = makeBed(t, {}, [{ host: '127.0.0.1', port }])
-  for (const [target, expected] of [
+  for (const [path, expected] of [
     ['/page', '200 page'],
     ['/prefix/_fn/health', '502 proxy denied: control-plane path not allowed'],
     ['/a/%5ffn', '502 proxy denied: control-plane path not allowed'],
   ] as const)
-    t.equal(await begin({ port, target }).settled(), expected, target)
+    t.equal(await begin({ port, path }).settled(), expected, path)
   const elsewhere = makeBed(t, {}, [{ host: '127.0.0.1', port: port + 1 }])
-  t.equal(await elsewhere.begin({ port, target: '/prefix/_fn/health' }).settled(), '200 page')
+  t.equal(await elsewhere.begin({ port, path: '/prefix/_fn/health' }).settled(), '200 page')
 })
 
 t.test('[edge/passthrough.14, edge/passthrough.26] the request that is sent, and over which connection', async t => {
@@ -343,7 +337,7 @@ t.test('[edge/passthrough.15] a request that cannot be sent fails', async t => {
   const upstream = await listen(t, () => t.fail('reached'))
   const { begin } = makeBed(t)
   const rows: [Given, string | RegExp][] = [
-    [{ target: '/x HTTP/1.1\r\nX-Evil: 1' }, '502 the target cannot be sent'],
+    [{ path: '/x HTTP/1.1\r\nX-Evil: 1' }, '502 the target cannot be sent'],
     [{ host: 'a\r\nX-Evil: 1' }, '502 the target cannot be sent'],
     [{ headers: ['X', 'a\nb'] }, '502 a header cannot be sent'],
     [{ port: 70_000 }, /^502 proxy request failed/],

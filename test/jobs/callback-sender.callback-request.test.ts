@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import t from 'tap'
-import { EdgeLookup, OwnAddresses } from '../../lib/edge/addresses.ts'
+import { UpstreamAddresses } from '../../lib/edge/addresses.ts'
 import { EdgeConnections, type EdgeNetwork } from '../../lib/edge/connections.ts'
 import { CALLBACK_TIMEOUT_MS, sendCallback } from '../../lib/jobs/callback-sender.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -19,17 +19,16 @@ function network(
   return {
     asked,
     clock,
-    own: new OwnAddresses(
+    addresses: new UpstreamAddresses(
       () => own,
+      async name => {
+        asked.push(name)
+        if (names[name] === undefined) throw Object.assign(new Error('x'), { code: 'ENOTFOUND' })
+        return names[name].map(address => ({ address, family: address.includes(':') ? 6 : 4 }))
+      },
       () => [],
     ),
-    lookup: new EdgeLookup(async name => {
-      asked.push(name)
-      if (names[name] === undefined) throw Object.assign(new Error('x'), { code: 'ENOTFOUND' })
-      return names[name].map(address => ({ address, family: address.includes(':') ? 6 : 4 }))
-    }),
     connections: new EdgeConnections(clock),
-    ca: null,
   }
 }
 

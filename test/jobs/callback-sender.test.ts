@@ -1,5 +1,5 @@
 import t from 'tap'
-import { EdgeLookup, OwnAddresses } from '../../lib/edge/addresses.ts'
+import { UpstreamAddresses } from '../../lib/edge/addresses.ts'
 import { EdgeConnections } from '../../lib/edge/connections.ts'
 import type { InternalRequest } from '../../lib/invocation/internal-call.ts'
 import {
@@ -51,14 +51,14 @@ async function setup(
   const edge = { baseUrl: null, allowHosts: [], allowPrivate: true, maxResponseBytes: 1 }
   const functions = [makeFn({ policy: { edge } })]
   const store = makeStore(tree.root)
-  const own = new OwnAddresses(
+  const addresses = new UpstreamAddresses(
     () => [],
+    async () => [],
     () => [],
   )
-  const lookup = new EdgeLookup(async () => [])
   const logs: string[] = []
   const callbacks = new CallbackSender({
-    network: { clock, own, lookup, connections: new EdgeConnections(clock), ca: null },
+    network: { clock, addresses, connections: new EdgeConnections(clock) },
     secret: null,
     store,
     functionOf: () => functions[0]!,

@@ -1,5 +1,7 @@
 import t from 'tap'
-import { parsePattern, PatternProblem } from '../../lib/validation/linear-pattern.ts'
+import { LinearPattern, WorkBudget } from '../../lib/validation/linear-pattern.ts'
+
+const parse = (pattern: string) => new LinearPattern(pattern, new WorkBudget(10_000))
 
 t.test(
   '[validation/linear-pattern.4] refuses patterns that cannot be matched in one pass, with the reason',
@@ -17,19 +19,32 @@ t.test(
       ['a'.repeat(2001), /more than 2000 characters/],
       ['('.repeat(60) + ')'.repeat(60), /more than 50 deep/],
     ]
-    for (const [pattern, reason] of cases)
-      t.throws(() => parsePattern(pattern), { message: reason }, pattern.slice(0, 40))
+    for (const [pattern, reason] of cases) t.throws(() => parse(pattern), { message: reason }, pattern.slice(0, 40))
     for (const pattern of ['(', '[', 'a**', '\\', '[b-a]', '(?<a>x)(?<a>y)', '\\u{110000}'])
-      t.throws(() => parsePattern(pattern), SyntaxError, pattern)
-    t.ok(new PatternProblem('x') instanceof Error)
+      t.throws(() => parse(pattern), SyntaxError, pattern)
   },
 )
 
-t.test('[validation/linear-pattern.4] lookaheads at the beginning become guards', async t => {
-  const [branch] = parsePattern('^(?!a)(?=b)c')
-  t.same(
-    branch!.guards.map(guard => guard.isWanted),
-    [false, true],
-  )
-  t.equal(parsePattern('a|b|c').length, 3)
+t.test(
+  '[validation/linear-pattern.4] lookaheads at the beginning, in each alternative and in a group around all',
+  async t => {
+    for (const pattern of [
+      '^(?!a)(?=.*b)\\w+$',
+      '(^(?!a)(?=.*b)\\w+$)',
+      '((?!a)^(?=.*b)\\w+$|^x$)',
+      '^x$|^(?!a)(?=.*b)\\w+$',
+    ]) {
+      const wanted = new RegExp(pattern, 'u')
+      for (const text of ['cb', 'ab', 'cc', 'b', 'x', ''])
+        t.equal(parse(pattern).test(text), wanted.test(text), `${pattern} on ${text}`)
+    }
+    for (const pattern of ['a(^(?!b)c)', '(^(?!b)c)d', '(?:^(?!b)c|d)e'])
+      t.throws(() => parse(pattern), { message: /inside the pattern/ }, pattern)
+  },
+)
+
+t.test('[validation/linear-pattern.2] empty groups, repeated as often as one likes', async t => {
+  for (const pattern of ['(?:){4000}', '(?:(?:(?:){4000}){4000}){4000}a', '(?:^)*a', '(?:a*)*$', '(?:|a)+b'])
+    for (const text of ['', 'a', 'aab'])
+      t.equal(parse(pattern).test(text), new RegExp(pattern, 'u').test(text), pattern)
 })

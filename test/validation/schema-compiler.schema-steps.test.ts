@@ -80,6 +80,10 @@ t.test('[validation/schema-file.9] refuses a schema of which no value can be che
   t.not(few.file, null)
   const counter = new StepCounter(new Map(Object.entries({ A: { $ref: '#/$defs/A' } })))
   t.ok(counter.leastOf(counter.count({ $ref: '#/$defs/A' })) < MAX_STEPS, 'a loop is not followed')
+  t.same([...counter.loops], ['A'])
+  const leading = new StepCounter(new Map(Object.entries({ A: { $ref: '#/$defs/B' }, B: { $ref: '#/$defs/B' } })))
+  for (const name of ['A', 'B', 'A']) leading.leastOfName(name)
+  t.same([...leading.loops], ['B'], 'one that leads to a loop is not one')
 })
 
 t.test('[validation/schema-file.5] names in dependentRequired count as schemas', async t => {

@@ -17,6 +17,11 @@ t.test('[validation/request-schema.9] names field, rule and value of a differenc
     ],
     [{ properties: { 'a/b~c': { const: 1 } } }, { 'a/b~c': 2 }, 'v."a/b~c" must be 1, got 2 (number)'],
     [{ required: ['x'] }, {}, 'v.x is required'],
+    [
+      { dependentRequired: { a: ['b'] } },
+      { a: 1 },
+      'v must be valid against its schema (dependentRequired: must have property b when property a is present), got an object',
+    ],
     [{ additionalProperties: false }, { y: 1 }, 'v.y is not known'],
     [{ unevaluatedProperties: false }, { y: 1 }, 'v.y is not known'],
     [{ propertyNames: { maxLength: 1 } }, { long: 1 }, 'v.long is not an allowed name'],

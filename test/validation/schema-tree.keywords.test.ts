@@ -1,6 +1,6 @@
 import t from 'tap'
 import { type Finding, toPlace } from '../../lib/config/findings.ts'
-import { checkKeywords } from '../../lib/validation/schema-file.ts'
+import { checkKeywords } from '../../lib/validation/schema-tree.ts'
 
 function check(schema: Record<string, unknown>): string[] {
   const findings: Finding[] = []
