@@ -12,14 +12,8 @@ import { toPolicyDefaults } from '../config/policy-layers.ts'
 import { ENV_FILES } from '../config/project-file.ts'
 import { readPowers } from '../config/setting-checks.ts'
 import type { ResolvedSettings, Settings } from '../config/settings.ts'
-import {
-  type ControlParts,
-  ControlPlane,
-  createControlParts,
-  type EndpointPath,
-  toEndpointPaths,
-} from '../control/control-plane.ts'
-import { type ControlContext, OpenStreams } from '../control/endpoint.ts'
+import { type ControlPlane, createControlPlane, type EndpointPath, toEndpointPaths } from '../control/control-plane.ts'
+import type { ControlContext } from '../control/endpoint.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type Descriptors, toPythonHostEnv } from '../core/host.ts'
@@ -48,9 +42,8 @@ import { RootLock } from '../files/root-lock.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { type PublicCatalog, PublicHandler } from '../http/public.ts'
 import { createRequestListener } from '../http/request-record.ts'
-import { Admission, type AdmissionSnapshot } from '../invocation/admission.ts'
+import { Admission } from '../invocation/admission.ts'
 import { RequestIds, toStaticContext } from '../invocation/event.ts'
-import { TrustedProxies } from '../invocation/forwarded-headers.ts'
 import { Invoker, type InvokerOptions } from '../invocation/invoke.ts'
 import { CallbackSender } from '../jobs/callback-sender.ts'
 import { FileStore } from '../jobs/file-store.ts'
@@ -73,11 +66,11 @@ import {
   CatalogLoader,
   createRoutesOf,
   findFunction,
+  FunctionCalls,
   Reloader,
   type ReloaderOptions,
 } from './catalog-loader.ts'
 import { toPolicySources } from './explain-request.ts'
-import { FunctionCalls } from './function-calls.ts'
 import { Listeners } from './listeners.ts'
 import type { Host } from './options.ts'
 import { createCatalogSteps, createHandlerParts, createSchemas, type HandlerOptions } from './serving.ts'
@@ -124,18 +117,17 @@ export function compose(
   }
   const jobs = createJobs(parts)
   const scheduler = createScheduler(parts)
-  const control = createControlParts({
+  const control = createControlPlane({
     ...parts,
     ...gateway,
     ...{ sources, configFile, jobs, scheduler, dependencies },
-    streams: new OpenStreams(),
     find: (name, version, runtime) => findFunction(catalog().discovery.functions, name, version, runtime),
     unservedReason,
     policySourcesOf: fn => toPolicySources(fn, catalog().snapshot, toPolicyDefaults(settings)),
     runtimes: runtimes.byName,
     dispatcher: runtimes.dispatcher,
   })
-  const handlers = createHttpHandlers(parts, control)
+  const handlers = createHttpHandlers(parts, control.handle)
   const listeners = new Listeners({
     public: handlers.public.handle,
     control: handlers.control?.handle ?? null,
@@ -218,40 +210,49 @@ function createMetrics(counted: Counted): Metrics {
   counted.journal.events.on('reload', () => metrics.reload('ok'))
   counted.journal.events.on('schedule', ({ error }) => metrics.scheduleRun(error === null ? 'ok' : 'failed'))
   metrics.register(() => toAdmissionText(counted))
-  metrics.register(() => toWorkersText(counted))
   metrics.register(() => toOthersText(counted))
   return metrics
 }
 
-function* toAdmissionText({ admission, functions }: Counted): Generator<string> {
-  const known = functions()
-  const rows = admission.snapshot().filter(({ key }) => known.has(key))
-  const labelsOf = ({ key }: AdmissionSnapshot): string => toLabels(toFunctionLabels(known.get(key)!))
-  if (rows.length === 0) return
-  yield toFamilyHead('fn_calls_in_flight', 'gauge', 'Calls that have a slot.')
-  for (const row of rows) yield toSample('fn_calls_in_flight', labelsOf(row), row.active)
-  yield toFamilyHead('fn_queue_depth', 'gauge', 'Calls that wait for a slot.')
-  for (const row of rows) yield toSample('fn_queue_depth', labelsOf(row), row.queued)
-  yield toFamilyHead('fn_refused_total', 'counter', 'Calls that got no slot, by why.')
-  for (const row of rows) {
-    const labels = labelsOf(row)
-    yield toSample('fn_refused_total', `${labels},reason="overflow"`, row.overflows)
-    yield toSample('fn_refused_total', `${labels},reason="queue_timeout"`, row.queue_timeouts)
-  }
-}
-
-const STATES = ['starting', 'idle', 'busy', 'ending', 'lent'] as const
-
-function* toWorkersText({ runtimes }: Counted): Generator<string> {
-  let head = toFamilyHead('fn_workers', 'gauge', 'Workers by what they do.')
-  for (const { fn, counts } of runtimes.dispatcher.workerStates()) {
-    const labels = toLabels(toFunctionLabels(fn))
-    yield head + STATES.map(state => toSample('fn_workers', `${labels},state="${state}"`, counts[state])).join('')
+/** A family in pieces: the sender may pause between two. */
+function* toRows(
+  name: string,
+  type: 'gauge' | 'counter',
+  help: string,
+  rows: Iterable<readonly [labels: string, value: number]>,
+): Generator<string> {
+  let head = toFamilyHead(name, type, help)
+  for (const [labels, value] of rows) {
+    yield head + toSample(name, labels, value)
     head = ''
   }
 }
 
+function* toAdmissionText({ admission, functions }: Counted): Generator<string> {
+  const known = functions()
+  const rows = admission.snapshot().flatMap(row => {
+    const fn = known.get(row.key)
+    return fn === undefined ? [] : [{ ...row, labels: toLabels(toFunctionLabels(fn)) }]
+  })
+  const active = rows.map(row => [row.labels, row.active] as const)
+  yield* toRows('fn_calls_in_flight', 'gauge', 'Calls that have a slot.', active)
+  const queued = rows.map(row => [row.labels, row.queued] as const)
+  yield* toRows('fn_queue_depth', 'gauge', 'Calls that wait for a slot.', queued)
+  const refused = rows.flatMap(({ labels, overflows, queue_timeouts }) => [
+    [`${labels},reason="overflow"`, overflows] as const,
+    [`${labels},reason="queue_timeout"`, queue_timeouts] as const,
+  ])
+  yield* toRows('fn_refused_total', 'counter', 'Calls that got no slot, by why.', refused)
+}
+
+const STATES = ['starting', 'idle', 'busy', 'ending', 'lent'] as const
+
 function* toOthersText({ runtimes, edge }: Counted): Generator<string> {
+  const workers = [...runtimes.dispatcher.workerStates()].flatMap(({ fn, counts }) => {
+    const labels = toLabels(toFunctionLabels(fn))
+    return STATES.map(state => [`${labels},state="${state}"`, counts[state]] as const)
+  })
+  yield* toRows('fn_workers', 'gauge', 'Workers by what they do.', workers)
   const up = [...runtimes.byName].map(([name, runtime]) => [{ runtime: name }, runtime.health().up ? 1 : 0] as const)
   yield toFamily('fn_runtime_up', 'gauge', 'Whether a runtime can serve: 1 or 0.', up)
   const results = Object.entries(edge.results).map(([result, count]) => [{ result }, count] as const)
@@ -494,7 +495,7 @@ const ENTRY = import.meta.url.endsWith('.ts') ? '../processes/acceptor-main.ts' 
 /** @returns null for a gateway of one process, which loads nothing of this */
 export async function createProcesses(
   parts: CallingParts,
-  control: Pick<ControlParts, 'endpoints'>,
+  control: Pick<ControlPlane, 'endpoints'>,
   handler: PublicHandler,
   listeners: Listeners,
 ): Promise<Processes | null> {
@@ -616,12 +617,7 @@ export function createReloader(
   })
 }
 
-interface HttpHandlers {
-  public: PublicHandler
-  /** Serves the control plane alone; null where it shares the public socket. */
-  control: PublicHandler | null
-}
-
+/** @param control - answers everything at or below `/_fn` and `/console` */
 export function createHttpHandlers(
   parts: Omit<HandlerOptions, 'pool' | 'onFinished' | 'onProblem' | 'routingOf'> & {
     journal: Journal
@@ -629,8 +625,8 @@ export function createHttpHandlers(
     runtimes: Runtimes
     catalog: () => PublicCatalog
   },
-  controlParts: Omit<ControlParts, 'close'>,
-): HttpHandlers {
+  control: (exchange: Exchange) => void,
+): { public: PublicHandler; control: PublicHandler | null } {
   const { settings, clock, journal, metrics, runtimes, catalog } = parts
   const shared = createHandlerParts({
     ...parts,
@@ -639,20 +635,14 @@ export function createHttpHandlers(
     onProblem: message => journal.log('warn', message),
     routingOf: name => runtimes.byName.get(name)?.health().routing ?? 'single',
   })
-  const { responder } = shared
-  const proxies = new TrustedProxies(settings.trustedProxyCidrs)
-  const control = new ControlPlane({
-    ...controlParts,
-    responder,
-    isTrustedProxy: address => proxies.isTrusted(address),
-  })
   if (settings.controlPort === null)
-    return { public: new PublicHandler({ ...shared, catalog, control: control.handle }), control: null }
+    return { public: new PublicHandler({ ...shared, catalog, control }), control: null }
   // Reserved paths stay reserved where they have no handler.
-  const refuse = (exchange: Exchange) => responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
+  const refuse = (exchange: Exchange): void =>
+    shared.responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
   const nothing = { routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }
   return {
     public: new PublicHandler({ ...shared, catalog, control: refuse }),
-    control: new PublicHandler({ ...shared, catalog: () => nothing, control: control.handle }),
+    control: new PublicHandler({ ...shared, catalog: () => nothing, control }),
   }
 }
