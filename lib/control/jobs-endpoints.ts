@@ -2,6 +2,7 @@
 
 import { boolean, integer, oneOf, string } from '../config/fields.ts'
 import { GatewayError } from '../core/errors.ts'
+import type { JobInput } from '../jobs/job-input.ts'
 import { type JobResult, toResultJson } from '../jobs/job-result.ts'
 import { JOB_STATES } from '../jobs/job.ts'
 import type { Jobs } from '../jobs/jobs.ts'
@@ -19,6 +20,11 @@ import {
 
 /** Bytes of a request: a body of a function may be a part of it. */
 const JOB_REQUEST_BYTES = 8 * 1024 * 1024
+
+/** `Jobs` checks every field. */
+async function readInput(request: ControlRequest): Promise<JobInput> {
+  return (await readJson(request, JOB_REQUEST_BYTES)) as unknown as JobInput
+}
 
 const LIST_QUERY = {
   limit: integer({ min: 1, max: 200 }),
@@ -40,7 +46,7 @@ export function createJobsEndpoints({ jobs }: ControlContext): readonly Endpoint
     ),
     endpoint('POST /_fn/jobs', 'write', async request => {
       const key = readHeader(request, 'idempotency-key')
-      const { record, replayed } = await jobs.create(await readJson(request, JOB_REQUEST_BYTES), key)
+      const { record, replayed } = await jobs.create(await readInput(request), key)
       const location = ['Location', `/_fn/jobs/${record.id}`]
       return replayed ? json(record, 200, [...location, 'Idempotency-Replayed', 'true']) : json(record, 201, location)
     }),
@@ -51,7 +57,7 @@ export function createJobsEndpoints({ jobs }: ControlContext): readonly Endpoint
     }),
     endpoint('GET /_fn/jobs/:id/input', 'read', async ({ params }) => json(await jobs.input(params.id!))),
     endpoint('POST /_fn/jobs/:id/retry', 'write', async request => {
-      const record = await jobs.retry(request.params.id!, await readJson(request, JOB_REQUEST_BYTES))
+      const record = await jobs.retry(request.params.id!, await readInput(request))
       return json(record, 201, ['Location', `/_fn/jobs/${record.id}`])
     }),
     endpoint('GET /_fn/jobs/:id/result', 'read', request => readResult(jobs, request), { raw: boolean() }),

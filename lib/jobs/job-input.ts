@@ -102,33 +102,22 @@ export function checkCall({ headers, body, bodyBase64, isBase64 }: CallValues, a
     reportWrong({ ...at, name: 'is_base64' }, 'false where body_base64 is not given', true)
 }
 
-/** A call whose fields were checked; absent ones are null. */
-export interface CallParts {
-  name: string
-  runtime: RuntimeName | null
-  version: string | null
-  query: Readonly<Record<string, unknown>> | null
-  /** Names as written; lists are joined. */
-  headers: Readonly<Record<string, string>>
-  body: Buffer | null
-  context: Readonly<Record<string, unknown>> | null
-  /** A path of the function, or one of its routes to put `params` into. */
-  route: string | null
-  params: Readonly<Record<string, string>> | null
-}
+export type CallParts = ReturnType<typeof toCallParts>
 
-export function toCallParts(call: CallValues): CallParts {
-  const { body, bodyBase64, headers = {} } = call
+/** A call whose fields were checked; absent ones are null. */
+export function toCallParts({ body, bodyBase64, ...call }: CallValues) {
   return {
     name: call.name!,
     runtime: call.runtime ?? null,
     version: call.version ?? null,
-    query: call.query ?? null,
-    headers: withBodyType(headers, body),
-    body: bodyBase64 ?? toCallBody(body),
-    context: call.context ?? null,
+    /** A path of the function, or one of its routes to put `params` into. */
     route: call.route ?? null,
     params: call.params ?? null,
+    query: call.query ?? null,
+    /** Names as written; lists are joined. */
+    headers: withBodyType(call.headers ?? {}, body),
+    body: bodyBase64 ?? toCallBody(body),
+    context: call.context ?? null,
   }
 }
 

@@ -3,7 +3,7 @@
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { toHeaderRecord } from '../core/http-text.ts'
-import { isObject } from '../core/json.ts'
+import { parseObject } from '../core/json.ts'
 import type { BodySink } from '../invocation/internal-call.ts'
 import type { Job, JobStore, PartWriter, ResultFacts } from './job.ts'
 
@@ -22,53 +22,38 @@ export async function openResult(job: Job, store: JobStore): Promise<JobResult |
   if (job.result === null) return null
   const part = await store.read(job.id, 'result')
   if (part === null) return null
-  const pieces = part[Symbol.asyncIterator]() as AsyncIterator<Buffer>
-  const { head, rest } = await readHead(pieces)
-  if (head === null) {
-    part.destroy()
-    return null
-  }
-  return { id: job.id, ...head, ...job.result, body: closing(readBody(part, pieces, rest), part) }
+  const body = readPieces(part)
+  const head = toHead(parseObject(String((await body.next()).value)))
+  if (head !== null) return { id: job.id, ...head, ...job.result, body }
+  await body.return()
+  return null
 }
 
-/** A generator that was not begun runs nothing when it is returned from: the part is closed beside it. */
-function closing(body: AsyncGenerator<Buffer, void>, part: Readable): AsyncGenerator<Buffer, void> {
-  const end = body.return.bind(body)
-  body.return = value => {
-    part.destroy()
-    return end(value)
-  }
-  return body
-}
-
-async function readHead(pieces: AsyncIterator<Buffer>): Promise<{ head: ResultHead | null; rest: Buffer }> {
-  let bytes: Buffer = Buffer.alloc(0)
-  for (;;) {
-    const end = bytes.indexOf(NEWLINE)
-    if (end !== -1) return { head: toHead(bytes.toString('utf8', 0, end)), rest: bytes.subarray(end + 1) }
-    const next = await pieces.next()
-    if (next.done === true || bytes.length > MAX_HEAD_BYTES) return { head: null, rest: bytes }
-    bytes = bytes.length === 0 ? next.value : Buffer.concat([bytes, next.value])
-  }
-}
-
-function toHead(json: string): ResultHead | null {
+/** The first line, then the bytes behind it as they are read. */
+async function* readPieces(part: Readable): AsyncGenerator<Buffer, void> {
+  let start: Buffer | null = Buffer.alloc(0)
   try {
-    const value: unknown = JSON.parse(json)
-    if (!isObject(value) || typeof value.status !== 'number' || !Array.isArray(value.headers)) return null
-    return { status: value.status, headers: value.headers.map(String) }
-  } catch {
-    return null
-  }
-}
-
-async function* readBody(part: Readable, pieces: AsyncIterator<Buffer>, rest: Buffer): AsyncGenerator<Buffer, void> {
-  try {
-    if (rest.length > 0) yield rest
-    for (let next = await pieces.next(); next.done !== true; next = await pieces.next()) yield next.value
+    for await (const piece of part as AsyncIterable<Buffer>) {
+      if (start === null) {
+        yield piece
+        continue
+      }
+      start = Buffer.concat([start, piece])
+      const end: number = start.indexOf(NEWLINE)
+      if (end === -1 && start.length > MAX_HEAD_BYTES) return
+      if (end === -1) continue
+      yield start.subarray(0, end)
+      if (end + 1 < start.length) yield start.subarray(end + 1)
+      start = null
+    }
   } finally {
     part.destroy()
   }
+}
+
+function toHead(value: Readonly<Record<string, unknown>> | null): ResultHead | null {
+  if (typeof value?.status !== 'number' || !Array.isArray(value.headers)) return null
+  return { status: value.status, headers: value.headers.map(String) }
 }
 
 /** First line of a kept result. */
