@@ -1,7 +1,7 @@
 /** `POST` and `DELETE /_fn/function`: creates and deletes a function with its files. Owner: page control/function. */
 
 import { randomBytes } from 'node:crypto'
-import { chownSync, lstatSync, rmdirSync, type Stats } from 'node:fs'
+import { rmdirSync } from 'node:fs'
 import { basename, dirname, extname, join, relative, sep } from 'node:path'
 import { changeConfig } from '../config/config-change.ts'
 import { type Field, json as anyJson, object, readRequest, string } from '../config/fields.ts'
@@ -186,8 +186,6 @@ export function checkNewName(name: string, version: string | null, unserved: (na
   if (reason !== null) throw new GatewayError('BAD_REQUEST', reason)
 }
 
-const FILE_MODE = 0o644
-
 /**
  * Puts the files in place at once: they are written beside it, and the folder then gets its name.
  * @param names - the way from the root to the function's folder; what is missing of it is made
@@ -207,10 +205,8 @@ export function writeNewFunction(root: string, names: readonly string[], fn: New
   const draft = parent.below(`_new-${randomBytes(8).toString('hex')}`)
   try {
     draft.make()
-    const owner = lstatSync(made.length === 0 ? parent.path : dirname(made.at(-1)!))
-    for (const path of [...made, draft.path]) giveTo(path, owner)
-    draft.write(fn.fileName, fn.code, FILE_MODE, owner)
-    draft.write('fn.config.json', fn.config, FILE_MODE, owner)
+    draft.write(fn.fileName, fn.code)
+    draft.write('fn.config.json', fn.config)
     parent.rename(basename(draft.path), name)
   } catch (error) {
     draft.removeAll()
@@ -225,9 +221,8 @@ export function writeNewFunction(root: string, names: readonly string[], fn: New
 
 /** Puts the files into a folder that holds other things already: versions, routes. @returns a function that removes them again */
 export function writeIntoFolder(folder: OwnFolder, fn: NewFunction): () => void {
-  const owner = lstatSync(folder.path)
-  folder.write('fn.config.json', fn.config, FILE_MODE, owner)
-  folder.write(fn.fileName, fn.code, FILE_MODE, owner)
+  folder.write('fn.config.json', fn.config)
+  folder.write(fn.fileName, fn.code)
   return () => {
     folder.remove(fn.fileName)
     folder.remove('fn.config.json')
@@ -242,11 +237,6 @@ function missingParents(root: string, names: readonly string[]): string[] {
     if (!folder.isThere()) missing.push(folder.path)
   }
   return missing
-}
-
-/** A gateway that runs as root leaves no folders of root in the tree of another user. */
-function giveTo(path: string, { uid, gid }: Stats): void {
-  if (process.geteuid?.() === 0) chownSync(path, uid, gid)
 }
 
 function removeEmpty(path: string): void {

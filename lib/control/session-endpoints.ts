@@ -85,16 +85,11 @@ export const MAX_SESSIONS = 1000
 const MAX_COOKIES = 8
 const ID = /^[\w-]{43}$/
 
-interface Kept extends Session {
-  /** Monotonic ms. */
-  endsAt: number
-}
-
 export class Sessions {
   readonly #clock: Clock
   readonly #ttlMs: number
-  /** By the hash of the id: the time of a lookup reveals nothing about existing ids. */
-  readonly #kept = new Map<string, Kept>()
+  /** By the hash of the id: the time of a lookup reveals nothing about existing ids. `endsAt`: monotonic ms. */
+  readonly #kept = new Map<string, Session & { endsAt: number }>()
 
   constructor({ clock, ttlMs }: { clock: Clock; ttlMs: number }) {
     this.#clock = clock
@@ -166,8 +161,6 @@ function toKey(id: string): string {
 /** Passwords that are checked or wait to be: each costs memory and a thread for some 50 ms. */
 export const MAX_PASSWORD_CHECKS = 16
 
-type LoginSettings = Pick<Settings, 'adminToken' | 'consoleLoginUsername' | 'consoleLoginPasswordHash'>
-
 /** Credentials of a login. */
 export type Given = { username: string; password: string } | { token: string }
 
@@ -175,13 +168,13 @@ const deriveScrypt = promisify<string, Buffer, number, ScryptOptions, Buffer>(sc
 const derivePbkdf2 = promisify(pbkdf2)
 
 export class Credentials {
-  readonly #settings: LoginSettings
+  readonly #settings: ConstructorParameters<typeof Credentials>[0]
   readonly #hash: PasswordHash | null
   /** Passwords are checked one after the other. */
   readonly #turn = new Semaphore(1)
   #checks = 0
 
-  constructor(settings: LoginSettings) {
+  constructor(settings: Pick<Settings, 'adminToken' | 'consoleLoginUsername' | 'consoleLoginPasswordHash'>) {
     this.#settings = settings
     const { consoleLoginPasswordHash: text } = settings
     this.#hash = text === null ? null : parsePasswordHash(text)
@@ -241,15 +234,10 @@ export const LOGIN_FAILURE_MS = 300_000
 /** Addresses that are remembered; of more, the one that began first is forgotten. */
 export const MAX_LOGIN_ADDRESSES = 10_000
 
-interface Failures {
-  count: number
-  /** Monotonic ms of the first one. */
-  since: number
-}
-
 export class LoginLimit {
   readonly #clock: Clock
-  readonly #failures = new Map<string, Failures>()
+  /** `since`: monotonic ms of the first one. */
+  readonly #failures = new Map<string, { count: number; since: number }>()
 
   constructor(clock: Clock) {
     this.#clock = clock

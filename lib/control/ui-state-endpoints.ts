@@ -73,12 +73,6 @@ const MODE = 0o600
 
 type UiValues = Readonly<Record<string, unknown>>
 
-interface StoredValues {
-  values: UiValues
-  /** Why what is in the file is not used; null when it is. */
-  problem: string | null
-}
-
 export class UiStore {
   readonly #folder: OwnFolder
 
@@ -88,7 +82,7 @@ export class UiStore {
   }
 
   /** Never throws: a file that cannot be used counts as missing, and the problem is returned. */
-  read(): StoredValues {
+  read(): { values: UiValues; problem: string | null } {
     const toUnused = (why: string) => ({ values: {}, problem: `.svc/console/${FILE} is not used: it ${why}` })
     try {
       const size = this.#folder.statFile(FILE)?.size ?? null

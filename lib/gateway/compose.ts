@@ -22,7 +22,6 @@ import type { Lifecycle } from '../core/transitions.ts'
 import { toFunctionPath } from '../core/versions.ts'
 import { toResultText } from '../dependencies/build.ts'
 import { Dependencies } from '../dependencies/dependencies.ts'
-import type { InstallStep } from '../dependencies/install-step.ts'
 import { Installer } from '../dependencies/install.ts'
 import { createNodeStep } from '../dependencies/node.ts'
 import { createPhpStep } from '../dependencies/php.ts'
@@ -260,43 +259,26 @@ function* toOthersText({ runtimes, edge }: Counted): Generator<string> {
   yield toFamily('fn_edge_in_flight', 'gauge', 'Upstream requests under way.', [[{}, edge.active]])
 }
 
-function createJobs({
-  settings,
-  inspect,
-  clock,
-  journal,
-  lock,
-  admission,
-  edge,
-  calls,
-  metrics,
-  catalog,
-  routesOf,
-}: CallingParts): Jobs {
+function createJobs(parts: CallingParts): Jobs {
+  const { settings, inspect, clock, journal, lock, admission, edge, calls, metrics, catalog, routesOf } = parts
   const folder = new OwnFolder(settings.functionsRoot, '.svc', 'jobs')
   const onLog = (level: 'warn' | 'error', message: string): void => journal.log(level, message)
   const functionOf = (key: string): FunctionVersion | null => catalog().functions.get(key) ?? null
   const store = new FileStore({
-    folder,
-    lock,
+    ...{ folder, lock },
     now: () => clock.wall(),
     onProblem: message => onLog('warn', message),
   })
   const jobs = new Jobs({
-    clock,
+    ...{ clock, store, functionOf, admission, routesOf, onLog },
     enabled: settings.jobsEnabled && !inspect,
     maxConcurrency: settings.jobsMaxConcurrency,
     maxResultBytes: settings.jobsMaxResultBytes,
-    store,
     hasStored: () => folder.isThere(),
     call: request => calls.run(request),
-    functionOf,
-    admission,
     find: (name, version, runtime) => findFunction(catalog().discovery.functions, name, version, runtime),
-    routesOf,
     callbacks: new CallbackSender({ network: edge, secret: settings.jobsCallbackSecret, store, functionOf, onLog }),
     onEvent: record => journal.events.emit('job', record),
-    onLog,
   })
   metrics.register(() => {
     const rows = Object.entries(jobs.counts()).map(([state, count]) => [{ state }, count] as const)
@@ -305,29 +287,20 @@ function createJobs({
   return jobs
 }
 
-function createScheduler({
-  settings,
-  inspect,
-  clock,
-  journal,
-  lock,
-  calls,
-  requestIds,
-  routesOf,
-}: CallingParts): Scheduler {
-  const store = new FileScheduleStore({
-    folder: new OwnFolder(settings.functionsRoot, '.svc'),
-    path: settings.schedulerStatePath,
-    persists: settings.schedulerPersistEnabled,
-    lock,
-    now: () => clock.wall(),
-  })
+function createScheduler(parts: CallingParts): Scheduler {
+  const { settings, inspect, clock, journal, lock, calls, requestIds, routesOf } = parts
   return new Scheduler({
     clock,
     tickMs: settings.schedulerIntervalSeconds * 1000,
     enabled: settings.schedulerEnabled && !inspect,
     persistMs: settings.schedulerPersistIntervalSeconds * 1000,
-    store,
+    store: new FileScheduleStore({
+      folder: new OwnFolder(settings.functionsRoot, '.svc'),
+      path: settings.schedulerStatePath,
+      persists: settings.schedulerPersistEnabled,
+      lock,
+      now: () => clock.wall(),
+    }),
     call: run => {
       const { fn, policy } = run
       const path = pickPath(fn, routesOf(fn, policy.method), toFunctionPath(fn.name, fn.version))
@@ -386,20 +359,22 @@ function createBuildsOf(
   toolUserOf: BuildsOptions['toolUserOf'],
 ): Builds {
   const { settings, clock, hostEnv, inspect, journal } = context
-  const { functionsRoot, binaries, depsWaitMs, goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = settings
+  const { functionsRoot, binaries, depsWaitMs, workerNice, goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = settings
+  const isPrivate = settings.isolation === 'user'
+  // Functions with separate users share packages that no user may write: there nothing belongs to the owner of the root.
+  const toolOwner =
+    inspect || isPrivate
+      ? null
+      : ToolOwner.find({
+          functionsRoot,
+          powers: readPowers(),
+          reached: [process.execPath, packageFile('package.json')],
+          onRefused: why => journal.log('warn', why),
+        })
   return createBuilds({
-    clock,
-    functionsRoot,
-    isPrivate: settings.isolation === 'user',
-    toolOwner: inspect || settings.isolation === 'user' ? null : findToolOwner(context),
-    toolUserOf,
+    ...{ clock, functionsRoot, isPrivate, toolOwner, toolUserOf, hostEnv, installers },
+    ...{ goBuildTimeoutSeconds, rustBuildTimeoutSeconds, nice: workerNice, waitMs: depsWaitMs },
     readFile: createFileReader(settings),
-    nice: settings.workerNice,
-    goBuildTimeoutSeconds,
-    rustBuildTimeoutSeconds,
-    waitMs: depsWaitMs,
-    hostEnv,
-    installers,
     workerFolder: runtime => runtimeFile(`${runtime}/worker`),
     changeOf: changesOf(context),
     findProgram: runtime => findProgram(runtime, binaries, hostEnv.PATH ?? ''),
@@ -410,41 +385,27 @@ function createBuildsOf(
   })
 }
 
-/** Functions with users of their own share packages that no user may write; there nothing belongs to the owner of the root. */
-function findToolOwner({ settings, journal }: GatewayContext): ToolOwner | null {
-  return ToolOwner.find({
-    functionsRoot: settings.functionsRoot,
-    powers: readPowers(),
-    reached: [process.execPath, packageFile('package.json')],
-    onRefused: why => journal.log('warn', why),
-  })
-}
-
 /** What a function's files are on disk, where that is not what was discovered or loaded. */
 function changesOf({ catalog, loaded }: GatewayContext): (fn: FunctionVersion) => string | null {
   return fn => [findChange(catalog().snapshot, fn), loaded?.changesOf(fn.key)].filter(Boolean).join('\n') || null
 }
 
 export function createInstallers(context: GatewayContext): Installer[] {
-  const { settings, clock, packs } = context
-  const { functionsRoot, isolation } = settings
-  const isPrivate = isolation === 'user'
-  // Each file names the settings that its step uses.
-  return [createPython(context), createNode(context), createPhp(context)].map(
-    step => new Installer(step, { functionsRoot, clock, isPrivate, packsOf: fn => packs.require(fn) }),
-  )
-}
-
-function createPython({ settings, hostEnv, journal }: GatewayContext): InstallStep {
-  const { functionsRoot } = settings
-  const imports = new PythonImports({ script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) })
-  const findUv = () => findTool({ tool: 'uv', binaries: settings.binaries, path: hostEnv.PATH ?? '' })
-  return createPythonStep({ settings, functionsRoot, imports, findUv, ...toNotes(journal) })
-}
-
-function createNode({ settings, hostEnv, journal }: GatewayContext): InstallStep {
-  return createNodeStep({
-    functionsRoot: settings.functionsRoot,
+  const { settings, clock, packs, hostEnv, journal } = context
+  const { functionsRoot, binaries } = settings
+  const shared = {
+    functionsRoot,
+    readFile: createFileReader(settings),
+    onNote: (text: string): void => journal.log('warn', text),
+    onInfer: (text: string): void => journal.log('info', text),
+  }
+  const toolFinder = (tool: 'uv' | 'npm' | 'composer') => () => findTool({ tool, binaries, path: hostEnv.PATH ?? '' })
+  const python = createPythonStep({
+    ...{ ...shared, settings, findUv: toolFinder('uv') },
+    imports: new PythonImports({ script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) }),
+  })
+  const node = createNodeStep({
+    ...shared,
     isOn: settings.autoNodeDeps,
     infers: settings.autoInferNodeDeps,
     backend: settings.nodeInferBackend,
@@ -453,34 +414,23 @@ function createNode({ settings, hostEnv, journal }: GatewayContext): InstallStep
     isAhead: settings.preinstallNodeDepsOnStart,
     concurrency: settings.preinstallNodeDepsConcurrency,
     allowSources: settings.nodePackageSources,
-    readFile: createFileReader(settings),
     importsScript: runtimeFile('node/find-imports.mjs'),
-    findNpm: () => findTool({ tool: 'npm', binaries: settings.binaries, path: hostEnv.PATH ?? '' }),
-    ...toNotes(journal),
+    findNpm: toolFinder('npm'),
   })
-}
-
-function toNotes(journal: Journal) {
-  return {
-    onNote: (text: string) => journal.log('warn', text),
-    onInfer: (text: string) => journal.log('info', text),
-  }
-}
-
-function createPhp({ settings, hostEnv, journal }: GatewayContext): InstallStep {
-  const configured = settings.binaries.composer
-  return createPhpStep({
-    functionsRoot: settings.functionsRoot,
+  const { composer } = binaries
+  const php = createPhpStep({
+    ...shared,
     isOn: settings.autoPhpDeps,
     isAhead: settings.preinstallPhpDepsOnStart,
     allowSources: settings.phpPackageSources,
-    readFile: createFileReader(settings),
-    findComposer: () => findTool({ tool: 'composer', binaries: settings.binaries, path: hostEnv.PATH ?? '' }),
+    findComposer: toolFinder('composer'),
     composerProblem:
-      configured === undefined ? 'composer is not on PATH' : `FN_COMPOSER_BIN is ${configured}, which cannot be run`,
+      composer === undefined ? 'composer is not on PATH' : `FN_COMPOSER_BIN is ${composer}, which cannot be run`,
     composerHint: toInstallHint('composer'),
-    ...toNotes(journal),
   })
+  const isPrivate = settings.isolation === 'user'
+  const options = { functionsRoot, clock, isPrivate, packsOf: (fn: FunctionVersion) => packs.require(fn) }
+  return [python, node, php].map(step => new Installer(step, options))
 }
 
 /** Runtimes whose packages the gateway installs: a missing package is installed instead of reported. */
@@ -506,22 +456,16 @@ export async function createProcesses(
   const { dispatcher } = runtimes
   const { Processes } = await import('../processes/processes.ts')
   return new Processes({
-    clock,
-    settings,
+    ...{ clock, settings, admission, dispatcher, journal, metrics, lifecycle },
     controlPaths: toEndpointPaths(control.endpoints),
     count: count - 1,
     entry: fileURLToPath(new URL(ENTRY, import.meta.url)),
     door: { invoker, admission, dispatcher, control: handler.handle },
-    admission,
     prepare: fn => prepareLease(parts, fn),
     sourceOf: (fn, program) => runtimes.byName.get(fn.runtime)?.prepareStart?.(fn, program).source ?? null,
-    dispatcher,
-    journal,
-    metrics,
     edgeResults: edge.results,
     addresses: () => listeners.all,
     connections: () => listeners.connections,
-    lifecycle,
   })
 }
 
@@ -551,20 +495,15 @@ export function createCatalogLoader(
   const { settings, clock, outerEnv, loaded } = context
   const toSteps = createCatalogSteps({ settings, clock, schemas, controlPaths })
   const isInstalling = (runtime: string): boolean => installedRuntimes(settings).has(runtime)
-  const { functionsRoot } = settings
+  const { functionsRoot, runtimes, namespaceDepth, forceUrl } = settings
   return new CatalogLoader({
-    rootPath: functionsRoot,
-    runtimes: settings.runtimes,
-    namespaceDepth: settings.namespaceDepth,
-    forceUrl: settings.forceUrl,
+    ...{ rootPath: functionsRoot, runtimes, namespaceDepth, forceUrl, outerEnv, schemas },
     ...(loaded && { revisions: () => loaded.revisions }),
     checksSources: !settings.production,
     readFile: createFileReader(settings),
     loadsChanged: settings.hotReload,
     defaults: toPolicyDefaults(settings),
     now: () => clock.wall(),
-    outerEnv,
-    schemas,
     steps: (discovery, routes) => {
       const steps = toSteps(discovery, routes)
       const off = settings.runtimesExplicit ? [] : toOffWarnings(discovery.ignored, settings.runtimes)
@@ -584,19 +523,13 @@ export function watchProject(
   const onWarning: WatchOptions['onWarning'] = warning => journal.warn(warning)
   const tree = new FileWatcher({ rootPath: settings.functionsRoot, onChange, onWarning, clock, snapshot, loaded })
   if (envDir === null) return tree
-  const closeEnv = watchEnvFiles({
-    clock,
-    folder: envDir,
-    names: ENV_FILES,
-    onChange: async () => onChange(new Set()),
-  })
-  return {
-    ready: tree.ready,
-    close: () => {
-      tree.close()
-      closeEnv()
-    },
+  const onEnvChange = async (): Promise<void> => onChange(new Set())
+  const closeEnv = watchEnvFiles({ clock, folder: envDir, names: ENV_FILES, onChange: onEnvChange })
+  const close = (): void => {
+    tree.close()
+    closeEnv()
   }
+  return { ready: tree.ready, close }
 }
 
 /** Reads the tree again when it is asked for or a file changes. */
@@ -607,8 +540,7 @@ export function createReloader(
   snapshot: WatchOptions['snapshot'],
 ): Reloader {
   return new Reloader({
-    clock: context.clock,
-    load,
+    ...{ clock: context.clock, load },
     watch: onChange => watchProject(context, snapshot, onChange),
     onFailure: error => {
       metrics.reload('failed')

@@ -140,11 +140,6 @@ export interface Host {
   outerEnv: () => OuterEnv
 }
 
-interface GatewayInputs {
-  resolved: ResolvedSettings
-  host: Host
-}
-
 /** Settings alone, with their problems: nothing is checked against this machine. */
 export function readSettings(options: GatewayOptions): ResolvedSettings & { envDir: string | null } {
   const { env = {}, project = null, cwd = process.cwd(), flags = {}, defaults, ...rest } = options
@@ -156,7 +151,7 @@ export function readSettings(options: GatewayOptions): ResolvedSettings & { envD
 }
 
 /** @throws SettingsError with every problem at once */
-export function readGatewayInputs(options: GatewayOptions): GatewayInputs {
+export function readGatewayInputs(options: GatewayOptions): { resolved: ResolvedSettings; host: Host } {
   const { env = {}, inspect = false, clock = systemClock } = options
   const { envDir, ...written } = readSettings(options)
   const powers = readPowers()

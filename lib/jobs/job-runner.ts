@@ -10,8 +10,8 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type Clock, Timer } from '../core/clock.ts'
 import { Heap, type HeapItem } from '../core/heap.ts'
-import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
-import { ResultWriter } from './job-result.ts'
+import type { BodySink, InternalRequest, InternalResult } from '../invocation/internal-call.ts'
+import type { ResultHead } from './job-result.ts'
 import {
   afterAttempt,
   afterInterruption,
@@ -20,6 +20,7 @@ import {
   isFinished,
   type Job,
   type JobStore,
+  type PartWriter,
   readBody,
   readRequest,
 } from './job.ts'
@@ -260,6 +261,114 @@ async function toOutcome({ error, status, latencyMs }: InternalResult, writer: R
     status: writer.status ?? status,
     error: problem === null ? null : `its result could not be kept: ${problem}`,
     result: kept && { bytes, truncated, isText: kept.isText, latencyMs: Math.round(latencyMs * 1000) / 1000 },
+  }
+}
+
+interface ResultWriterOptions {
+  open: () => Promise<PartWriter>
+  /** Bytes of the body that are kept; 0 keeps all. */
+  maxBytes: number
+  /** Called when the limit is reached: the handler can be stopped. */
+  onFull: () => void
+}
+
+/**
+ * Writes the response of a job into the store: a line of JSON with status and headers, then the bytes of the body. Memory holds one
+ * piece at a time.
+ */
+export class ResultWriter implements BodySink {
+  readonly #options: ResultWriterOptions
+  readonly #text = new TextCheck()
+  #part: PartWriter | null = null
+  #head: ResultHead | null = null
+  bytes = 0
+  truncated = false
+  /** Why the result cannot be kept, such as a full disk; null while it can. The handler goes on all the same. */
+  problem: string | null = null
+
+  constructor(options: ResultWriterOptions) {
+    this.#options = options
+  }
+
+  /** null while no answer has begun. */
+  get status(): number | null {
+    return this.#head?.status ?? null
+  }
+
+  begin(status: number, headers: readonly string[]): void {
+    this.#head = { status, headers }
+  }
+
+  async write(piece: Buffer): Promise<void> {
+    if (this.truncated || this.problem !== null) return
+    const { maxBytes } = this.#options
+    const room = maxBytes === 0 ? piece.length : Math.min(piece.length, maxBytes - this.bytes)
+    const kept = piece.subarray(0, room)
+    this.#text.add(kept)
+    if (!(await this.#tryTo(part => part.write(kept)))) return
+    this.bytes += room
+    if (room === piece.length) return
+    this.truncated = true
+    this.#options.onFull()
+  }
+
+  /** Keeps what was written. @returns whether the body is text; null when there was no answer, or it cannot be kept */
+  async end(): Promise<{ isText: boolean } | null> {
+    if (this.#head === null) {
+      await this.#part?.discard()
+      return null
+    }
+    if (this.problem !== null || !(await this.#tryTo(part => part.end()))) return null
+    // A cut may go through a character.
+    if (!this.truncated) this.#text.end()
+    return { isText: this.#text.isText }
+  }
+
+  async discard(): Promise<void> {
+    await this.#part?.discard()
+    this.#part = null
+  }
+
+  async #tryTo(work: (part: PartWriter) => Promise<void>): Promise<boolean> {
+    try {
+      await work(await this.#open())
+      return true
+    } catch (error) {
+      this.problem = (error as Error).message
+      await this.discard()
+      return false
+    }
+  }
+
+  async #open(): Promise<PartWriter> {
+    if (this.#part === null) {
+      this.#part = await this.#options.open()
+      await this.#part.write(Buffer.from(`${JSON.stringify(this.#head)}\n`))
+    }
+    return this.#part
+  }
+}
+
+/** Whether bytes that come in pieces are UTF-8, cuts inside characters included. */
+export class TextCheck {
+  readonly #decoder = new TextDecoder('utf-8', { fatal: true })
+  isText = true
+
+  add(piece: Buffer): void {
+    if (this.isText) this.#decode(piece)
+  }
+
+  /** Checks that the last character is finished. */
+  end(): void {
+    if (this.isText) this.#decode()
+  }
+
+  #decode(piece?: Buffer): void {
+    try {
+      this.#decoder.decode(piece, { stream: piece !== undefined })
+    } catch {
+      this.isText = false
+    }
   }
 }
 

@@ -81,7 +81,8 @@ export class Jobs {
   #store: 'closed' | 'readable' | 'open' = 'closed'
   #isClosed = false
   #problem: string | null = null
-  /** Warnings about files that could not be used when the store was opened. */
+  /** About files that could not be used when the store was opened, and why jobs cannot be kept. */
+  warnings: readonly Warning[] = []
   #asides: readonly Warning[] = []
   /** For the next attempt to open the store, and for the next sweep. */
   readonly #timer: Timer
@@ -99,14 +100,6 @@ export class Jobs {
   /** Jobs by state. */
   counts(): Readonly<Record<JobState, number>> {
     return this.#table.counts()
-  }
-
-  /** Why jobs cannot be kept, as a warning of the gateway. */
-  get warnings(): Warning[] {
-    if (this.#problem === null) return [...this.#asides]
-    const hint = 'Make .svc of the functions root writable, or stop the other gateway; it is tried again by itself.'
-    const message = `jobs do not run: ${this.#problem}`
-    return [...this.#asides, { code: 'JOBS_NOT_KEPT', path: '.svc/jobs', message, hint }]
   }
 
   /** Reads what earlier runs left and goes on with it. Never rejects: what keeps it from that is a warning, and tried again. */
@@ -263,14 +256,18 @@ export class Jobs {
       await store.close().catch(() => {})
       await this.#peek(error)
       const { message } = error as Error
-      if (this.#problem !== message) onLog('warn', `jobs do not run: ${message}`)
+      const text = `jobs do not run: ${message}`
+      if (this.#problem !== message) onLog('warn', text)
       this.#problem = message
+      const hint = 'Make .svc of the functions root writable, or stop the other gateway; it is tried again by itself.'
+      this.warnings = [...this.#asides, { code: 'JOBS_NOT_KEPT', path: '.svc/jobs', message: text, hint }]
       // The other gateway may end; the disk may be repaired.
       this.#timer.set(REOPEN_MS, () => void this.start())
       throw error
     }
     this.#store = 'open'
     this.#problem = null
+    this.warnings = this.#asides
     this.#sweepLater()
   }
 
