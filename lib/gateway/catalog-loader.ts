@@ -97,7 +97,9 @@ function toRoutes(mapped: RouteRecords['mapped_routes']): Map<string, string[]> 
     for (const { runtime, name, version, methods } of owners) {
       for (const method of methods) {
         const key = `${runtime} ${name} ${version} ${method}`
-        routes.set(key, [...(routes.get(key) ?? []), route])
+        const list = routes.get(key) ?? []
+        routes.set(key, list)
+        list.push(route)
       }
     }
   }

@@ -37,11 +37,11 @@ import {
   toJobRecord,
 } from './job.ts'
 
-/** Jobs of one page, where nothing is said. */
+/** Jobs of one page by default. */
 const LIST_LIMIT = 50
-/** Milliseconds between two looks for jobs whose time is over. */
+/** Milliseconds between two searches for outdated jobs. */
 const SWEEP_MS = KEPT_JOB_MS / 24
-/** Milliseconds until a store that cannot be had is asked for again. */
+/** Milliseconds until a store that could not be opened is opened again. */
 const REOPEN_MS = 10_000
 
 export interface JobsOptions extends Omit<JobRunnerOptions, 'keep' | 'onProblem'>, DraftOptions {
@@ -412,7 +412,7 @@ export class JobTable {
     return this.#jobs.get(id) ?? null
   }
 
-  /** The job that was made with an idempotency key. */
+  /** The job that was created with an idempotency key. */
   withKey(key: string): Job | null {
     const id = this.#byKey.get(key)
     return id === undefined ? null : this.get(id)
@@ -471,11 +471,6 @@ export class JobTable {
       found.push(job)
     }
     return { jobs: found, more: false }
-  }
-
-  /** Jobs in the order of their creation. */
-  all(): Iterable<Job> {
-    return this.#jobs.values()
   }
 }
 
