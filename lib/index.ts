@@ -32,13 +32,12 @@ export type {
   FnResponse,
   FnWorkerContext,
 } from './handler-types.ts'
+export type { InvokeRequest, InvokeResult } from './gateway/catalog-loader.ts'
 export type { DoctorCheck } from './gateway/doctor.ts'
 export { createGateway } from './gateway/gateway.ts'
 export {
   type Gateway,
   type GatewayOptions,
-  type InvokeRequest,
-  type InvokeResult,
   SettingsError,
 } from './gateway/options.ts'
 export {

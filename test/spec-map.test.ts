@@ -201,7 +201,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   assets: ['core', 'config', 'router', 'http'],
   scheduler: ['core', 'files', 'config', 'observe', 'runtime', 'invocation'],
   jobs: ['core', 'files', 'config', 'observe', 'router', 'invocation', 'edge'],
-  control: ['core', 'files', 'config', 'observe', 'router', 'runtime', 'invocation', 'http', 'jobs', 'scheduler'],
+  control: [
+    ...['core', 'files', 'config', 'observe', 'router', 'runtime', 'dependencies'],
+    ...['invocation', 'http', 'jobs', 'scheduler'],
+  ],
   gateway: [...LOWER, ...UPPER, 'processes'],
   processes: [...LOWER, ...UPPER, 'gateway'],
   conformance: ['core', 'runtime'],
@@ -215,7 +218,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 const PLAIN_HELPERS = new Set([
   'lib/index.ts',
   'lib/control/access.ts',
-  'lib/control/call-fields.ts',
   'lib/control/call-fields.ts',
   'lib/invocation/forwarded-headers.ts',
   'lib/discovery/layouts.ts',

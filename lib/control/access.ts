@@ -1,4 +1,4 @@
-/** The access rules of `/_fn/*`. Pure: flags and a caller in, a refusal or null out. Spec: §5.1. */
+/** The access rules of `/_fn/*`. Pure: settings, a caller and the kind of an endpoint in, a refusal or null out. Spec: §5.1. */
 
 import { timingSafeEqual } from 'node:crypto'
 import { isIP } from 'node:net'
@@ -6,6 +6,12 @@ import type { Settings } from '../config/settings.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
 import { TrustedProxies } from '../invocation/forwarded-headers.ts'
+
+/**
+ * The kind of an endpoint: `open` responds to every client (health); `page` is a read without data, which has the login form;
+ * `acts` does something, whatever the method; `login` acts and needs no session; `write` acts and needs write permission.
+ */
+export type Access = 'open' | 'read' | 'page' | 'acts' | 'login' | 'write'
 
 /** The settings in force, with the switches of `/_fn/ui-state` applied. */
 export interface AccessSettings extends Settings {
@@ -44,17 +50,6 @@ export interface Caller {
 /** A header that a page can send only by a script of the same origin: no form, image or link carries it. */
 export const REQUEST_MARK = 'x-fngw-request'
 
-export interface EndpointAccess {
-  /** Answered even when the API is off or the caller is remote (health). */
-  open: boolean
-  /** Needs write permission for every method but GET, HEAD and OPTIONS. */
-  write: boolean
-  /** Does something, whatever the method. */
-  acts: boolean
-  /** Available without a session (login, logout). */
-  beforeLogin?: boolean
-}
-
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 /** True for the right token; takes the same time for every wrong one of a length. */
@@ -65,10 +60,6 @@ export function isAdminToken(given: string | null, wanted: string | null): boole
   // Compared even when the lengths differ: the time must not reveal the length.
   const same = timingSafeEqual(a.length === b.length ? a : Buffer.alloc(b.length), b)
   return same && a.length === b.length
-}
-
-function isLoopback(address: string): boolean {
-  return address === '::1' || (isIP(address) === 4 && address.startsWith('127.'))
 }
 
 /** A `Host` that no web page can make a browser send for its own domain: loopback, an address, or a listed name. */
@@ -85,30 +76,15 @@ function isKnownHost(host: string | null, consoleHosts: readonly string[]): bool
 
 /** Client at loopback or a listed address, not forwarded by a stranger, under a host that DNS rebinding cannot forge. */
 function isLocalCaller(caller: Caller, { consoleHosts, consoleLocalCidrs }: AccessSettings): boolean {
-  const listed = new TrustedProxies(consoleLocalCidrs)
-  const isLocal = (address: string): boolean => isLoopback(address) || listed.isTrusted(address)
-  return (
-    isLocal(caller.socketAddress) &&
-    isLocal(caller.clientAddress) &&
-    !caller.forwarded &&
-    isKnownHost(caller.host, consoleHosts)
-  )
+  const local = new TrustedProxies(['127.0.0.0/8', '::1', ...consoleLocalCidrs])
+  const isLocal = local.isTrusted(caller.socketAddress) && local.isTrusted(caller.clientAddress)
+  return isLocal && !caller.forwarded && isKnownHost(caller.host, consoleHosts)
 }
 
 /** A call made by a page of another site. */
-function isCrossSite(caller: Caller): boolean {
-  if (caller.fetchSite?.includes('cross-site') === true) return true
-  if (caller.origin === null) return false
-  try {
-    return new URL(caller.origin).host !== caller.host
-  } catch {
-    return true
-  }
-}
-
-/** A read made by a page of another origin, which may be one of the same site: another port of this machine. */
-function isForeignRead(caller: Caller): boolean {
-  return caller.fetchSite?.includes('same-site') === true || isCrossSite(caller)
+function isCrossSite({ fetchSite, origin, host }: Caller): boolean {
+  if (fetchSite?.includes('cross-site') === true) return true
+  return origin !== null && (!URL.canParse(origin) || new URL(origin).host !== host)
 }
 
 /**
@@ -126,8 +102,8 @@ function isDeliberate({ mark, contentType, origin, fetchSite, isBrowser }: Calle
  * markup 403, write 403.
  * @returns null when the call may go on
  */
-export function checkAccess(caller: Caller, endpoint: EndpointAccess, settings: AccessSettings): GatewayError | null {
-  if (endpoint.open) return null
+export function checkAccess(caller: Caller, access: Access, settings: AccessSettings): GatewayError | null {
+  if (access === 'open') return null
   const hasToken = isAdminToken(caller.token, settings.adminToken)
   if (!settings.consoleApiEnabled && !(settings.apiOffByState && hasToken))
     return new GatewayError('NOT_FOUND', 'console api disabled')
@@ -137,16 +113,19 @@ export function checkAccess(caller: Caller, endpoint: EndpointAccess, settings: 
   const isAdmin = isAdministrator(caller, settings)
   if (settings.consoleLocalOnly && !isAdmin && !isLocalCaller(caller, settings))
     return new GatewayError('FORBIDDEN', 'console api local-only')
-  if (settings.consoleLoginApi && caller.session === null && endpoint.beforeLogin !== true)
+  const isBeforeLogin = access === 'login' || access === 'page'
+  if (settings.consoleLoginApi && caller.session === null && !isBeforeLogin)
     return new GatewayError('UNAUTHORIZED', 'login required')
-  const isRead = SAFE_METHODS.has(caller.method) && !endpoint.acts
+  const isRead = SAFE_METHODS.has(caller.method) && (access === 'read' || access === 'page')
   // Links of other sites may lead to the console: its page shows nothing by itself.
-  if (isRead && endpoint.beforeLogin === true) return null
-  if (isRead && !isForeignRead(caller)) return null
-  if (isRead || isCrossSite(caller)) return new GatewayError('FORBIDDEN', 'cross-site request refused')
+  if (isRead && access === 'page') return null
+  // Another port of this machine is the same site and another origin.
+  const isForeign = isCrossSite(caller) || (isRead && caller.fetchSite?.includes('same-site') === true)
+  if (isForeign) return new GatewayError('FORBIDDEN', 'cross-site request refused')
+  if (isRead) return null
   if (!isDeliberate(caller))
     return new GatewayError('FORBIDDEN', 'send the header X-Fngw-Request: 1, or Content-Type: application/json')
-  if (endpoint.write && !isAdmin && !settings.consoleWriteEnabled)
+  if (access === 'write' && !isAdmin && !settings.consoleWriteEnabled)
     return new GatewayError('FORBIDDEN', 'console write disabled')
   return null
 }
@@ -231,8 +210,9 @@ export class AccessState {
 
   /** The switches after some changes; null: as the settings say. Nothing is changed. */
   preview(changes: Partial<Switches> | null): Switches {
-    const switches = toSwitches(changes === null ? this.#settings : { ...this.#flags, ...changes })
-    return { ...switches, consoleLoginApi: needsLogin({ ...this.#settings, ...switches }) }
+    const all: Settings = changes === null ? this.#settings : { ...this.#flags, ...changes }
+    const switches = Object.fromEntries(Object.values(SWITCHES).map(name => [name, all[name]])) as Switches
+    return { ...switches, consoleLoginApi: needsLogin(all) }
   }
 
   apply(changes: Partial<Switches> | null): void {
@@ -251,9 +231,4 @@ export class AccessState {
       (!now.consoleWriteEnabled && next.consoleWriteEnabled)
     )
   }
-}
-
-function toSwitches(flags: Switches): Switches {
-  const { uiEnabled, consoleApiEnabled, consoleWriteEnabled, consoleLocalOnly, consoleLoginApi } = flags
-  return { uiEnabled, consoleApiEnabled, consoleWriteEnabled, consoleLocalOnly, consoleLoginApi }
 }

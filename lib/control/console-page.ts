@@ -27,15 +27,8 @@ const POLICY =
   "base-uri 'none'; form-action 'none'; frame-src 'self' blob:; frame-ancestors 'none'"
 
 const PAGE_HEADERS = [
-  ...['Content-Security-Policy', POLICY],
-  ...[
-    'X-Content-Type-Options',
-    'nosniff',
-    'Referrer-Policy',
-    'no-referrer',
-    'Cross-Origin-Opener-Policy',
-    'same-origin',
-  ],
+  ...['Content-Security-Policy', POLICY, 'X-Content-Type-Options', 'nosniff'],
+  ...['Referrer-Policy', 'no-referrer', 'Cross-Origin-Opener-Policy', 'same-origin'],
 ]
 /** A name has a digest of what is in the file. */
 const FOREVER = 'public, max-age=31536000, immutable'
@@ -50,10 +43,10 @@ interface Built {
 
 export class ConsolePage {
   readonly #folder: string
-  readonly #files = new Map<string, Promise<PackedFile>>()
+  readonly #files = new Map<string, PackedFile>()
   /** By folders between the address and the root. */
   readonly #pages = new Map<number, ConstantAnswer>()
-  #built: Promise<Built> | null = null
+  #built: Built | null = null
 
   /** @param folder - the result of the build */
   constructor(folder: string = packageFile('dist/console')) {
@@ -64,43 +57,38 @@ export class ConsolePage {
   async answer(exchange: Exchange, path: string): Promise<ControlReply> {
     if (exchange.method !== 'GET' && exchange.method !== 'HEAD')
       throw new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers: { Allow: 'GET, HEAD' } })
-    const built = await this.#list()
-    if (path.startsWith(FILES_PATH)) return this.#toFileReply(path.slice(FILES_PATH.length), built)
+    // Read with the first request: an unused console costs nothing.
+    const why = 'the console is not built: run "npm run build" in the sources, or install the package again'
+    this.#built ??= JSON.parse((await this.#read('files.json', why)).toString('utf8')) as Built
+    if (path.startsWith(FILES_PATH)) return this.#toFileReply(path.slice(FILES_PATH.length), this.#built)
     const rawPath = exchange.rawPath.split('?', 1)[0] as string
     const depth = rawPath.split('/').length - 2
     if (depth > MAX_DEPTH) throw new GatewayError('NOT_FOUND', 'not found')
-    const page = this.#pages.get(depth) ?? toPage(built, depth)
+    const page = this.#pages.get(depth) ?? toPage(this.#built, depth)
     this.#pages.set(depth, page)
     return page
   }
 
-  /** The list is read with the first request, and again after a failure: an unused console costs nothing. */
-  async #list(): Promise<Built> {
-    this.#built ??= readFile(`${this.#folder}/files.json`, 'utf8').then(text => JSON.parse(text) as Built)
-    try {
-      return await this.#built
-    } catch (cause) {
-      this.#built = null
-      const text = 'the console is not built: run "npm run build" in the sources, or install the package again'
-      throw new GatewayError('INTERNAL', text, { cause })
-    }
-  }
-
-  async #toFileReply(name: string, built: Built): Promise<ControlReply> {
+  async #toFileReply(name: string, { names }: Built): Promise<ControlReply> {
     const type = TYPES.get(name.slice(name.lastIndexOf('.') + 1))
     // Names of the list only: nothing of an address becomes part of a path.
-    if (!built.names.includes(name) || type === undefined) throw new GatewayError('NOT_FOUND', 'not found')
-    const known =
-      this.#files.get(name) ?? readFile(`${this.#folder}/${name}`).then(bytes => toPackedFile(bytes, type, FOREVER))
-    this.#files.set(name, known)
+    if (!names.includes(name) || type === undefined) throw new GatewayError('NOT_FOUND', 'not found')
+    let file = this.#files.get(name)
+    if (file === undefined) {
+      const bytes = await this.#read(name, `${name} of the console is gone: run "npm run build", or install again`)
+      file = await toPackedFile(bytes, type, FOREVER)
+      this.#files.set(name, file)
+    }
+    const packed = file
+    return { send: exchange => sendPackedFile(exchange, packed) }
+  }
+
+  /** @param why - the message when it cannot be read */
+  async #read(name: string, why: string): Promise<Buffer> {
     try {
-      const file = await known
-      return { send: exchange => sendPackedFile(exchange, file) }
+      return await readFile(`${this.#folder}/${name}`)
     } catch (cause) {
-      this.#files.delete(name)
-      throw new GatewayError('INTERNAL', `${name} of the console is gone: run "npm run build", or install again`, {
-        cause,
-      })
+      throw new GatewayError('INTERNAL', why, { cause })
     }
   }
 }

@@ -1,41 +1,37 @@
 /** `GET /_fn/events`: a stream of what happens in the gateway. Owner: page observe/event-feed. */
 
-import { showText } from '../config/findings.ts'
+import { mapped, string } from '../config/fields.ts'
+import { reportWrong } from '../config/findings.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Exchange } from '../http/exchange.ts'
-import type { EndReason, EventFeed, Following } from '../observe/event-feed.ts'
+import type { EventFeed, Following } from '../observe/event-feed.ts'
 import { EVENT_NAMES, type EventName } from '../observe/events.ts'
-import { badQuery, type Endpoint, READ, readHeader } from './endpoint.ts'
+import { type Endpoint, endpoint, readHeader } from './endpoint.ts'
+
+/** A list with commas. */
+const names = mapped(string(), (text, at): ReadonlySet<EventName> | undefined => {
+  const list = text.split(',').map(name => name.trim())
+  const unknown = list.find(name => !(EVENT_NAMES as readonly string[]).includes(name))
+  if (unknown !== undefined) return reportWrong(at, `a list of ${EVENT_NAMES.join(', ')}`, unknown)
+  return new Set(list as EventName[])
+})
 
 export function createEventsEndpoints(feed: EventFeed): readonly Endpoint[] {
   return [
-    {
-      method: 'GET',
-      path: '/_fn/events',
-      access: READ,
-      query: ['events'],
-      handle: request => {
-        const names = readNames(request.query.text('events'))
+    endpoint(
+      'GET /_fn/events',
+      'read',
+      request => {
+        const { events = new Set(EVENT_NAMES) } = request.query
         const lastId = readHeader(request, 'last-event-id')
-        return { send: exchange => stream(feed, exchange, names, lastId) }
+        return { send: exchange => stream(feed, exchange, events, lastId) }
       },
-    },
+      { events: names },
+    ),
   ]
 }
 
-/** A list with commas; every name when it is not given. */
-function readNames(text: string | null): ReadonlySet<EventName> {
-  if (text === null) return new Set(EVENT_NAMES)
-  const names = text.split(',').map(name => name.trim())
-  for (const name of names) {
-    if ((EVENT_NAMES as readonly string[]).includes(name)) continue
-    const rule = `must be a list of ${EVENT_NAMES.join(', ')}`
-    throw badQuery('events', `${rule}, got "${showText(name)}"`)
-  }
-  return new Set(names as EventName[])
-}
-
-function stream(feed: EventFeed, exchange: Exchange, names: ReadonlySet<EventName>, lastId: string | null): void {
+function stream(feed: EventFeed, exchange: Exchange, events: ReadonlySet<EventName>, lastId: string | null): void {
   const { responder } = exchange
   const headers = ['Content-Type', 'text/event-stream', 'Cache-Control', 'no-store', 'X-Accel-Buffering', 'no']
   if (exchange.method === 'HEAD') {
@@ -48,19 +44,16 @@ function stream(feed: EventFeed, exchange: Exchange, names: ReadonlySet<EventNam
     if (!isTaken) responder.onDrain(exchange, () => following?.resume())
     return isTaken
   }
-  following = feed.follow(names, lastId, { write, end: reason => end(exchange, reason) })
-  if (following === null) {
-    const headers = { 'Retry-After': '1' }
-    const stopping = new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', { headers })
-    responder.sendError(exchange, stopping, ['Cache-Control', 'no-store'])
-    return
-  }
+  following = feed.follow(events, lastId, {
+    write,
+    // A client that reads too slowly is cut off, so that it notices that something is missing.
+    end: reason => {
+      const why = reason === 'slow' ? new GatewayError('SHUTTING_DOWN', 'events were not read fast enough') : null
+      responder.closeStream(exchange, why)
+    },
+  })
+  if (following === null)
+    throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', { headers: { 'Retry-After': '1' } })
   exchange.work = { abandon: () => following?.stop() }
   responder.openStream(exchange, 200, headers, null)
-}
-
-/** One that reads too slowly is cut off, so that it sees that something is missing. */
-function end(exchange: Exchange, reason: EndReason): void {
-  const why = reason === 'slow' ? new GatewayError('SHUTTING_DOWN', 'events were not read fast enough') : null
-  exchange.responder.closeStream(exchange, why)
 }

@@ -1,171 +1,101 @@
-/** `/_fn/function`: reads, creates and deletes a function with its code. Owner: §4.2, page control/function. */
+/**
+ * `/_fn/function`, `/_fn/function-config`, `/_fn/function-env` and `/_fn/function-code`: a function with its files, read and changed.
+ * Owner: §4.2, page control/function.
+ */
 
-import { randomBytes } from 'node:crypto'
-import { chownSync, constants, lstatSync, rmdirSync, type Stats } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { constants, type Stats } from 'node:fs'
 import { open } from 'node:fs/promises'
-import { basename, dirname, extname, join, relative, sep } from 'node:path'
-import { changeConfig } from '../config/config-change.ts'
-import { type Field, json, object, readRequest, string } from '../config/fields.ts'
-import { showText } from '../config/findings.ts'
-import type { FunctionVersion } from '../core/catalog.ts'
-import { badRequest, GatewayError } from '../core/errors.ts'
-import { isFunctionName, RUNTIME_OF_EXTENSION, type RuntimeName } from '../core/identity.ts'
-import { TEMPLATES } from '../core/templates.ts'
-import { OwnFolder } from '../files/own-folder.ts'
+import { basename, dirname, join, relative, sep } from 'node:path'
+import { changeConfig, changeEnv, type FileChange } from '../config/config-change.ts'
+import { boolean, object, readRequest, string } from '../config/fields.ts'
+import { maskEnv, parseFunctionEnv } from '../config/function-env.ts'
+import { parseJsonText } from '../config/json-text.ts'
+import type { EnvValue, FunctionVersion } from '../core/catalog.ts'
+import { type ErrorCode, GatewayError, type Warning } from '../core/errors.ts'
+import { matchesTag } from '../core/http-text.ts'
+import { isObject } from '../core/json.ts'
+import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
+import { Semaphore } from '../core/semaphore.ts'
+import { HIDDEN } from '../core/text.ts'
+import { toFunctionPath } from '../core/versions.ts'
+import { OwnFolder, UnsafePathError } from '../files/own-folder.ts'
+import { TARGET } from '../jobs/job-input.ts'
 import {
-  badQuery,
   type ControlContext,
   type ControlReply,
   type ControlRequest,
   type Endpoint,
+  endpoint,
   findTarget,
+  json,
   type JsonObject,
-  READ,
-  readRuntime,
-  readVersion,
-  TARGET_FIELDS,
-  WRITE,
+  readHeader,
   readJson,
+  type TargetQuery,
 } from './endpoint.ts'
-import {
-  checkCodeSize,
-  CODE,
-  CODE_BODY_BYTES,
-  isSame,
-  MAX_CODE_BYTES,
-  type SourceFiles,
-  toEtag,
-  toFunctionRecord,
-  toIdentityRecord,
-} from './function-record.ts'
+import { type GatewayState, toLoadError, toPolicyRecord, toSnake } from './records.ts'
+
+/** Bytes of code that are shown and accepted. */
+const MAX_CODE_BYTES = 2 * 1024 * 1024
+/** Bytes of a request with code: JSON may need six for one. */
+export const CODE_BODY_BYTES = 6 * MAX_CODE_BYTES
+
+export const CODE = string({ multiline: true })
+const PUT_CODE = object({ code: CODE }, { required: ['code'] })
+
+/** @throws GatewayError BODY_TOO_LARGE */
+export function checkCodeSize(code: string): string {
+  if (Buffer.byteLength(code) <= MAX_CODE_BYTES) return code
+  throw new GatewayError('BODY_TOO_LARGE', `payload too large: code may have ${MAX_CODE_BYTES} bytes`)
+}
+
+/** Functions that are named beside the one that was asked for. */
+const MAX_SHARED = 20
 
 export function createFunctionEndpoints(context: ControlContext, files: SourceFiles): readonly Endpoint[] {
-  const path = '/_fn/function'
-  const keeper = new FunctionKeeper(context, files)
+  const editor = new FunctionEditor(context, files)
   return [
-    {
-      method: 'GET',
-      path,
-      access: READ,
-      query: [...TARGET_FIELDS, 'include_code'],
-      handle: request => keeper.read(request),
-    },
-    { method: 'POST', path, access: WRITE, query: TARGET_FIELDS, handle: request => keeper.create(request) },
-    { method: 'DELETE', path, access: WRITE, query: TARGET_FIELDS, handle: request => keeper.delete(request) },
+    endpoint(
+      'GET /_fn/function',
+      'read',
+      ({ query, details }) => {
+        const fn = findTarget(context, query)
+        return toFunctionReply(context, files, fn, { details, withCode: query.include_code ?? true })
+      },
+      { ...TARGET, include_code: boolean() },
+    ),
+    endpoint('GET /_fn/function-config', 'read', request => editor.readConfig(request), TARGET),
+    endpoint('PUT /_fn/function-config', 'write', request => editor.putConfig(request), TARGET),
+    endpoint('GET /_fn/function-env', 'read', request => editor.readEnv(request), TARGET),
+    endpoint('PUT /_fn/function-env', 'write', request => editor.putEnv(request), TARGET),
+    endpoint('PUT /_fn/function-code', 'write', request => editor.putCode(request), TARGET),
   ]
 }
 
-class FunctionKeeper {
-  readonly #context: ControlContext
-  readonly #files: SourceFiles
+interface ReplyOptions {
+  status?: number
+  details: boolean
+  withCode: boolean
+  /** Messages about the request. */
+  notes?: readonly string[]
+}
 
-  constructor(context: ControlContext, files: SourceFiles) {
-    this.#context = context
-    this.#files = files
-  }
-
-  get #functions(): readonly FunctionVersion[] {
-    return this.#context.state(false).functions
-  }
-
-  async read(request: ControlRequest): Promise<ControlReply> {
-    const fn = findTarget(request.query, this.#context.find)
-    const isWanted = request.query.text('include_code') === null || request.query.flag('include_code')
-    return this.#toReply(200, fn, request, isWanted, [])
-  }
-
-  async create(request: ControlRequest): Promise<ControlReply> {
-    const { query } = request
-    const name = query.required('name')
-    const version = readVersion(query)
-    const runtime = readRuntime(query)
-    if (runtime === null) throw badQuery('runtime', 'is missing: add ?runtime=...')
-    checkNewName(name, version, this.#context.unservedReason)
-    const { runtimes } = this.#context.settings
-    if (!runtimes.includes(runtime)) {
-      const how = `set FN_RUNTIMES=${[...runtimes, runtime].join(',')}`
-      throw badRequest('query field runtime:', `${runtime} is not enabled; ${how}`)
-    }
-    const fn = readNewFunction({ runtime, name, version }, await readJson(request, CODE_BODY_BYTES))
-    return this.#files.inTurn(() => this.#create(fn, request))
-  }
-
-  async #create(fn: NewFunction, request: ControlRequest): Promise<ControlReply> {
-    const files = this.#files
-    const { functionsRoot } = this.#context.settings
-    if (this.#functions.some(one => isSame(one, fn))) {
-      const shown = fn.version === null ? fn.name : `${fn.name}@${fn.version}`
-      throw new GatewayError('CONFLICT', `function already exists: ${fn.runtime} ${shown}`)
-    }
-    const names = this.#toFolder(fn)
-    const written = this.#write(names, fn)
-    await files.reload()
-    const entry = join(functionsRoot, ...names, fn.fileName)
-    const made = this.#functions.find(one => one.entryPath === entry && isSame(one, fn))
-    if (made !== undefined) return this.#toReply(201, made, request, true, fn.warnings)
-    const why = this.#whyNot(files.labelOf(entry))
-    written.remove()
-    await files.reload()
-    throw new GatewayError('BAD_REQUEST', `the function would not be served${why}; nothing was written`)
-  }
-
-  /** Names of the folders from the root: below the function's default version, in the runtime's group, or at the name itself. */
-  #toFolder(fn: NewFunction): string[] {
-    const { functionsRoot } = this.#context.settings
-    const base = this.#functions.find(one => isSame(one, { ...fn, version: null }) && one.kind === 'function')
-    const group = new OwnFolder(functionsRoot, fn.runtime)
-    const isGrouped = group.isThere() && !hasFunctionFiles(group)
-    const names =
-      base !== undefined && fn.version !== null
-        ? this.#files.labelOf(base.fnDir).split('/')
-        : [...(isGrouped ? [fn.runtime] : []), ...fn.name.split('/')]
-    return fn.version === null ? names : [...names, fn.version]
-  }
-
-  #write(names: readonly string[], fn: NewFunction): Written {
-    const folder = new OwnFolder(this.#context.settings.functionsRoot, ...names)
-    folder.check()
-    if (!folder.isThere()) return writeNewFunction(this.#context.settings.functionsRoot, names, fn)
-    if (hasFunctionFiles(folder))
-      throw new GatewayError('CONFLICT', `the folder ${names.join('/')} already contains a function or routes`)
-    return writeIntoFolder(folder, fn)
-  }
-
-  #whyNot(label: string): string {
-    const folder = label.slice(0, label.lastIndexOf('/'))
-    const warning = this.#context.state(false).warnings.find(({ path }) => path === label || path.startsWith(folder))
-    return warning === undefined ? '' : `: ${warning.message}`
-  }
-
-  delete(request: ControlRequest): Promise<ControlReply> {
-    const files = this.#files
-    const { find, settings } = this.#context
-    return files.inTurn(async () => {
-      const fn = findTarget(request.query, find)
-      deleteFunction(settings.functionsRoot, fn, this.#functions, files)
-      await files.reload()
-      return { status: 200, body: { ok: true, ...toIdentityRecord(fn) } }
-    })
-  }
-
-  async #toReply(
-    status: number,
-    fn: FunctionVersion,
-    { details }: ControlRequest,
-    withCode: boolean,
-    notes: readonly string[],
-  ): Promise<ControlReply> {
-    const dependencies = this.#context.dependencies.recordOf(fn)
-    const sources = this.#context.policySourcesOf(fn)
-    const record = toFunctionRecord(fn, this.#context.state(details), this.#files, sources, dependencies)
-    const warnings = [...new Set([...notes, ...(record.warnings as string[])])]
-    // A caller that may not see paths may not see sources either.
-    if (!withCode || !details) return { status, body: { ...record, warnings } }
-    const { bytes, isWhole } = await readCode(fn.entryPath)
-    const etag = isWhole ? toEtag(bytes) : null
-    const code = { code: bytes.toString('utf8'), code_truncated: !isWhole, etag }
-    return { status, body: { ...record, ...code, warnings }, ...(etag !== null && { headers: ['ETag', etag] }) }
-  }
+/** A function with its policy, where that comes from, and its code. */
+export async function toFunctionReply(
+  { dependencies, policySourcesOf, state }: ControlContext,
+  files: SourceFiles,
+  fn: FunctionVersion,
+  { status = 200, details, withCode, notes = [] }: ReplyOptions,
+): Promise<ControlReply> {
+  const record = toFunctionRecord(fn, state(details), files, policySourcesOf(fn), dependencies.recordOf(fn))
+  const warnings = [...new Set([...notes, ...record.warnings])]
+  // A caller that may not see paths may not see sources either.
+  if (!withCode || !details) return json({ ...record, warnings }, status)
+  const { bytes, isWhole } = await readCode(fn.entryPath)
+  const etag = isWhole ? toEtag(bytes) : null
+  const code = { code: bytes.toString('utf8'), code_truncated: !isWhole, etag }
+  return json({ ...record, ...code, warnings }, status, etag === null ? [] : ['ETag', etag])
 }
 
 /** The first 2 MiB of a handler, wherever its links lead: the gateway runs it from there. */
@@ -181,245 +111,365 @@ async function readCode(path: string): Promise<{ bytes: Buffer; isWhole: boolean
   }
 }
 
-// `POST /_fn/function` writes a folder with a handler and its config, as a whole or not at all.
-
-interface NewIdentity {
-  runtime: RuntimeName
-  name: string
-  version: string | null
+/** A file of a function that a request changes, in turn with others. */
+interface Edit {
+  fn: FunctionVersion
+  path: string
+  file: SourceFile
+  /** Messages of the catalog before the change. */
+  known: ReadonlySet<string>
 }
 
-/** A function to create, with its files. */
-interface NewFunction extends NewIdentity {
-  fileName: string
-  code: string
-  config: string
-  warnings: string[]
-}
+class FunctionEditor {
+  readonly #context: ControlContext
+  readonly #files: SourceFiles
 
-/** All but `filename` and `code` become the config of the function and are checked as that. */
-const CREATE_FIELDS = {
-  code: CODE,
-  methods: json(),
-  summary: json(),
-  query_example: json(),
-  body_example: json(),
-  route: json(),
-  routes: json(),
-}
-
-/** @throws GatewayError BAD_REQUEST, BODY_TOO_LARGE */
-export function readNewFunction(identity: NewIdentity, body: JsonObject): NewFunction {
-  const { runtime } = identity
-  const template = TEMPLATES[runtime]
-  const warnings: string[] = []
-  const fields = object({ filename: entryName(runtime), ...CREATE_FIELDS })
-  const {
-    filename: fileName = template.fileName,
-    code,
-    route,
-    ...given
-  } = readRequest(fields, body, undefined, warnings)
-  const routes = given.routes ?? (route === undefined ? undefined : [route])
-  const invoke = {
-    methods: given.methods ?? ['GET'],
-    summary: given.summary ?? 'Generated function',
-    ...(routes !== undefined && { routes }),
-    ...(given.queryExample !== undefined && { query: given.queryExample }),
-    ...(given.bodyExample !== undefined && { body: given.bodyExample }),
+  constructor(context: ControlContext, files: SourceFiles) {
+    this.#context = context
+    this.#files = files
   }
-  const change = changeConfig(null, { runtime, entrypoint: fileName, invoke }, 'body')
-  if (!change.ok) throw new GatewayError('BAD_REQUEST', change.problems.slice(0, 5).join('; '))
-  warnings.push(...change.warnings)
-  return { ...identity, fileName, code: checkCodeSize(code ?? template.fileText), config: change.text, warnings }
-}
 
-function entryName(runtime: RuntimeName): Field<string> {
-  const extensions = [...RUNTIME_OF_EXTENSION].flatMap(([extension, of]) => (of === runtime ? [extension] : []))
-  const isEntry = (text: string): boolean =>
-    /^(?:handler|main|index)\.[a-z]+$/.test(text) && extensions.includes(extname(text))
-  return string({
-    rule: `handler, main or index with ${extensions.join(' ')}`,
-    parse: text => (isEntry(text) ? text : null),
-  })
-}
-
-/** @throws GatewayError BAD_REQUEST for a name that nothing is ever served under */
-export function checkNewName(name: string, version: string | null, unserved: (name: string) => string | null): void {
-  if (!isFunctionName(name))
-    throw badQuery('name', `must be segments of letters, digits, _ and - joined by /, got "${showText(name)}"`)
-  const reason = unserved(version === null ? name : `${name}/${version}`)
-  if (reason !== null) throw new GatewayError('BAD_REQUEST', reason)
-}
-
-const FILE_MODE = 0o644
-
-/** Written files, for the case that they must be removed again. */
-export interface Written {
-  remove: () => void
-}
-
-/**
- * Puts the files in place at once: they are written beside it, and the folder then gets its name.
- * @param names - the way from the root to the function's folder; what is missing of it is made
- * @throws GatewayError CONFLICT when something is there; UnsafePathError for links
- */
-export function writeNewFunction(root: string, names: readonly string[], fn: NewFunction): Written {
-  const made = missingParents(root, names)
-  const parent = new OwnFolder(root, ...names.slice(0, -1))
-  const name = names.at(-1)!
-  const undo = (): void => {
-    for (const path of made) removeEmpty(path)
+  get #functions(): readonly FunctionVersion[] {
+    return this.#context.state(false).functions
   }
-  parent.make()
-  // Made as any folder is: one for temporary files would be closed to the users that functions run as. No dot: it becomes
-  // the user's folder, which git does not ignore.
-  const draft = parent.below(`_new-${randomBytes(8).toString('hex')}`)
-  try {
-    draft.make()
-    const owner = lstatSync(made.length === 0 ? parent.path : dirname(made.at(-1)!))
-    for (const path of [...made, draft.path]) giveTo(path, owner)
-    draft.write(fn.fileName, fn.code, FILE_MODE, owner)
-    draft.write('fn.config.json', fn.config, FILE_MODE, owner)
-    parent.rename(basename(draft.path), name)
-  } catch (error) {
-    draft.removeAll()
-    undo()
-    throw toConflict(error, names)
+
+  readConfig({ query, details }: ControlRequest<TargetQuery>): ControlReply {
+    return this.#toConfigReply(findTarget(this.#context, query), details)
   }
-  return {
-    remove: () => {
-      parent.remove(name)
-      undo()
-    },
+
+  async putConfig(request: ControlRequest<TargetQuery>): Promise<ControlReply> {
+    const body = await readJson(request)
+    return this.#edit(request, toConfigPath, MAX_CONFIG_FILE_BYTES, async edit => {
+      const warnings = this.#write(edit, changeConfig(toText(edit.file), body, edit.file.label))
+      const fn = await this.#reload(edit)
+      if (fn === null) throw await this.#undo(edit)
+      return this.#toConfigReply(fn, request.details, warnings)
+    })
   }
-}
 
-/** Puts the files into a folder that holds other things already: versions, routes. */
-export function writeIntoFolder(folder: OwnFolder, fn: NewFunction): Written {
-  const owner = lstatSync(folder.path)
-  folder.write('fn.config.json', fn.config, FILE_MODE, owner)
-  folder.write(fn.fileName, fn.code, FILE_MODE, owner)
-  return {
-    remove: () => {
-      folder.remove(fn.fileName)
-      folder.remove('fn.config.json')
-    },
+  readEnv({ query, details }: ControlRequest<TargetQuery>): ControlReply {
+    return this.#toEnvReply(findTarget(this.#context, query), details)
   }
-}
 
-/** Folders on the way that are not there yet, the deepest first. */
-function missingParents(root: string, names: readonly string[]): string[] {
-  const missing: string[] = []
-  for (let count = names.length - 1; count > 0; count--) {
-    const folder = new OwnFolder(root, ...names.slice(0, count))
-    if (!folder.isThere()) missing.push(folder.path)
+  async putEnv(request: ControlRequest<TargetQuery>): Promise<ControlReply> {
+    const body = await readJson(request)
+    return this.#edit(request, toEnvPath, MAX_CONFIG_FILE_BYTES, async edit => {
+      const change = changeEnv(toText(edit.file), body, new Set(Object.keys(edit.fn.env)))
+      const warnings = this.#write(edit, change, 0o600)
+      return this.#toEnvReply((await this.#reload(edit)) ?? edit.fn, request.details, warnings)
+    })
   }
-  return missing
-}
 
-/** A gateway that runs as root leaves no folders of root in the tree of another user. */
-function giveTo(path: string, { uid, gid }: Stats): void {
-  if (process.geteuid?.() === 0) chownSync(path, uid, gid)
-}
-
-function removeEmpty(path: string): void {
-  try {
-    rmdirSync(path)
-  } catch {
-    // It contains files of another program: it stays.
-  }
-}
-
-function toConflict(error: unknown, names: readonly string[]): unknown {
-  const code = (error as NodeJS.ErrnoException).code ?? ''
-  if (!['EEXIST', 'ENOTEMPTY', 'ENOTDIR'].includes(code)) return error
-  return new GatewayError('CONFLICT', `${names.join('/')} is already there`)
-}
-
-/** True when a folder holds what makes it, or would make it, a function: a config or a source file. */
-export function hasFunctionFiles(folder: OwnFolder): boolean {
-  return folder
-    .list(/^[^.]/)
-    .some(
-      ({ name, stats }) =>
-        !stats.isDirectory() && (name === 'fn.config.json' || RUNTIME_OF_EXTENSION.has(extname(name))),
+  async putCode(request: ControlRequest<TargetQuery>): Promise<ControlReply> {
+    const notes: string[] = []
+    const given = readRequest(PUT_CODE, await readJson(request, CODE_BODY_BYTES), undefined, notes)
+    const code = checkCodeSize(given.code!)
+    const { state } = this.#context
+    return this.#edit(
+      request,
+      fn => fn.entryPath,
+      Number.MAX_SAFE_INTEGER,
+      async edit => {
+        this.#files.write(edit.path, code)
+        const fn = (await this.#reload(edit)) ?? edit.fn
+        const record = toFunctionRecord(fn, state(request.details), this.#files)
+        const file = this.#files.read(edit.path, MAX_CODE_BYTES)
+        return toReply({ ...record, code, code_truncated: false, warnings: [...notes, ...record.warnings] }, file)
+      },
     )
-}
-
-// `DELETE /_fn/function` removes the function's own files, never those of another function.
-
-/** Files of a function besides its handler. */
-const ARTEFACTS: ReadonlySet<string> = new Set([
-  ...['fn.config.json', 'fn.env.json', 'schema.json', '_fngw_types.py'],
-  ...['requirements.txt', 'requirements.lock.txt', 'package.json', 'package-lock.json', 'npm-shrinkwrap.json'],
-  ...['composer.json', 'composer.lock', 'go.mod', 'go.sum', 'Cargo.toml', 'Cargo.lock', '.svc-deps-state.json'],
-  ...['.deps', 'node_modules', 'vendor', '.go-build', '.rust-build', '__pycache__'],
-])
-
-/**
- * Deletes a function. A folder that is this function's alone goes with everything in it, at once; where other functions live in
- * it or below it, only what is known to be this one's.
- * @throws GatewayError CONFLICT when a file that is left would become a route; UnsafePathError for links
- */
-export function deleteFunction(
-  root: string,
-  fn: FunctionVersion,
-  functions: readonly FunctionVersion[],
-  files: SourceFiles,
-): void {
-  const folder = files.folder(fn.fnDir)
-  folder.check()
-  // A version's folder is a route too: another function, of the same file.
-  const others = functions.filter(one => one.entryPath !== fn.entryPath && isAtOrBelow(one.fnDir, fn.fnDir))
-  if (fn.kind === 'file' || fn.fnDir === root) deleteFile(fn, files)
-  else if (others.length === 0) deleteFolder(root, fn, files)
-  else deleteArtefacts(folder, fn, others, files)
-}
-
-function deleteFile(fn: FunctionVersion, files: SourceFiles): void {
-  const folder = files.folder(dirname(fn.entryPath))
-  // A link is a file of the tree that leads elsewhere: nothing is deleted by it.
-  folder.statFile(basename(fn.entryPath))
-  folder.remove(basename(fn.entryPath))
-}
-
-/** The folder is moved by one rename: it is never served half deleted. */
-function deleteFolder(root: string, fn: FunctionVersion, files: SourceFiles): void {
-  const parent = files.folder(dirname(fn.fnDir))
-  const trash = new OwnFolder(root, '.svc', 'trash')
-  const name = `d-${randomBytes(8).toString('hex')}`
-  try {
-    parent.moveTo(basename(fn.fnDir), trash, name)
-  } catch (error) {
-    // The state folder may be on another mount.
-    if ((error as NodeJS.ErrnoException).code !== 'EXDEV') throw error
-    parent.remove(basename(fn.fnDir))
   }
-  trash.remove(name)
-}
 
-function deleteArtefacts(
-  folder: OwnFolder,
-  fn: FunctionVersion,
-  others: readonly FunctionVersion[],
-  files: SourceFiles,
-): void {
-  const routes = new Set(others.map(({ entryPath }) => entryPath))
-  const left = folder.list(/^[^._]/).filter(({ name, stats }) => {
-    const path = folder.pathOf(name)
-    return stats.isFile() && RUNTIME_OF_EXTENSION.has(extname(name)) && path !== fn.entryPath && !routes.has(path)
-  })
-  if (left.length > 0) {
-    const names = left.map(({ name }) => name).join(', ')
-    const why = `other functions live in its folder, and ${names} would become a route`
-    throw new GatewayError('CONFLICT', `${files.labelOf(fn.fnDir)} is not deleted: ${why}; move or delete it first`)
+  /** Changes one file of the function that is there when its turn has come. */
+  #edit(
+    request: ControlRequest<TargetQuery>,
+    toPath: (fn: FunctionVersion) => string,
+    limit: number,
+    change: (edit: Edit) => Promise<ControlReply>,
+  ): Promise<ControlReply> {
+    return this.#files.inTurn(async () => {
+      const fn = findTarget(this.#context, request.query)
+      const path = toPath(fn)
+      const file = this.#files.read(path, limit)
+      checkMatch(file, readHeader(request, 'if-match'))
+      const known = new Set(this.#context.state(false).warnings.map(({ message }) => message))
+      return change({ fn, path, file, known })
+    })
   }
-  deleteFile(fn, files)
-  for (const { name } of folder.list(/^/)) if (ARTEFACTS.has(name)) folder.remove(name)
+
+  /** @returns warnings; @throws GatewayError BAD_REQUEST with the problems, and then nothing is written */
+  #write({ path }: Edit, change: FileChange, mode?: number): string[] {
+    if (!change.ok) throw new GatewayError('BAD_REQUEST', change.problems.slice(0, 5).join('; '))
+    if (Buffer.byteLength(change.text) > MAX_CONFIG_FILE_BYTES)
+      throw new GatewayError('BODY_TOO_LARGE', `payload too large: the file may have ${MAX_CONFIG_FILE_BYTES} bytes`)
+    this.#files.write(path, change.text, mode)
+    return change.warnings
+  }
+
+  /** @returns the function after the change: a new name or entrypoint does not make it another one; null when it is not served */
+  async #reload({ fn }: Edit): Promise<FunctionVersion | null> {
+    await this.#files.reload()
+    const near = this.#functions.filter(one => one.fnDir === fn.fnDir && one.runtime === fn.runtime)
+    const same = near.find(one => one.key === fn.key)
+    return same ?? near.find(one => one.version === fn.version && one.kind === fn.kind) ?? null
+  }
+
+  /** Reverts a change after which the function is not served. @returns the reason */
+  async #undo({ path, file, known }: Edit): Promise<GatewayError> {
+    const news = this.#context.state(false).warnings.find(({ message }) => !known.has(message))
+    const why = news?.message ?? 'the function would not be served with it'
+    this.#files.restore(path, file)
+    await this.#files.reload()
+    return new GatewayError('BAD_REQUEST', `${why}; the file is as it was`)
+  }
+
+  #toConfigReply(fn: FunctionVersion, details: boolean, notes: readonly string[] = []): ControlReply {
+    const file = this.#files.read(toConfigPath(fn), MAX_CONFIG_FILE_BYTES)
+    const parsed = file.bytes === null ? null : parseJsonText(file.bytes)
+    const record = toFunctionRecord(fn, this.#context.state(details), this.#files)
+    const shared = this.#toShared(fn, other => `${other.fnDir}/`.startsWith(`${fn.fnDir}/`))
+    const warnings = [...new Set([...notes, ...record.warnings])]
+    return toReply({ ...record, ...shared, config: parsed?.ok === true ? parsed.value : null, warnings }, file)
+  }
+
+  #toEnvReply(fn: FunctionVersion, details: boolean, warnings: readonly string[] = []): ControlReply {
+    const file = this.#files.read(toEnvPath(fn), MAX_CONFIG_FILE_BYTES)
+    const fnEnv = toEnvRecord(fn, this.#files, details)
+    const others = Object.keys(fn.env).filter(key => !Object.hasOwn(fnEnv, key))
+    const shared = this.#toShared(fn, other => other.fnDir === fn.fnDir)
+    const record = { ...toIdentityRecord(fn), file: file.label, ...shared, fn_env: fnEnv, other_keys: others.sort() }
+    return toReply({ ...record, warnings }, file)
+  }
+
+  /** Keys of the other functions that read a file of this one. */
+  #toShared(fn: FunctionVersion, isReader: (other: FunctionVersion) => boolean): JsonObject {
+    const readers = this.#functions.filter(other => other.key !== fn.key && isReader(other))
+    const keys = readers.map(({ key }) => key).sort()
+    return { shared_with: keys.slice(0, MAX_SHARED), shared_with_count: keys.length }
+  }
 }
 
-function isAtOrBelow(path: string, folder: string): boolean {
-  const below = relative(folder, path)
-  return below === '' || !(below === '..' || below.startsWith(`..${sep}`))
+function toReply(body: JsonObject, { etag }: SourceFile): ControlReply {
+  return json({ ...body, etag }, 200, ['ETag', etag])
+}
+
+/** The text of a file that will be changed. @throws GatewayError CONFLICT when it is not a JSON object */
+function toText({ bytes, label }: SourceFile): string | null {
+  if (bytes === null) return null
+  const parsed = parseJsonText(bytes)
+  if (parsed.ok && isObject(parsed.value)) return bytes.toString('utf8').replace(/^\uFEFF/, '')
+  const why = parsed.ok
+    ? 'is not a JSON object'
+    : `is not JSON (line ${parsed.line}, column ${parsed.column}): ${parsed.reason}`
+  throw new GatewayError('CONFLICT', `${label} ${why}; mend it by hand first`)
+}
+
+export const toConfigPath = (fn: FunctionVersion): string => join(fn.fnDir, 'fn.config.json')
+export const toEnvPath = (fn: FunctionVersion): string => join(fn.fnDir, 'fn.env.json')
+
+/** The part of every response about a function. */
+export function toIdentityRecord(fn: FunctionVersion): JsonObject {
+  return { runtime: fn.runtime, name: fn.name, version: fn.version }
+}
+
+/** A function as `GET /_fn/function` shows it, but for its code. */
+export function toFunctionRecord(
+  fn: FunctionVersion,
+  state: GatewayState,
+  files: SourceFiles,
+  policySources: object = {},
+  dependencies: object | null = null,
+): JsonObject & { warnings: string[] } {
+  const routes = Object.entries(state.routes.mapped_routes).filter(([, owners]) => owners.some(one => isSame(one, fn)))
+  const { policy } = fn
+  const { workerPool, keepWarm, edge, cors, schedule } = policy
+  const health = state.runtimes.get(fn.runtime)?.health()
+  const exampleRoute = routes.find(([route]) => !/[:*]/.test(route))?.[0] ?? toFunctionPath(fn.name, fn.version)
+  return {
+    ...toIdentityRecord(fn),
+    ...{ key: fn.key, kind: fn.kind, load_error: toLoadError(fn, state), file: fn.entryFile },
+    ...(state.details && { function_dir: fn.fnDir, file_path: fn.entryPath }),
+    ...(state.details && { config_path: toConfigPath(fn), env_path: toEnvPath(fn) }),
+    policy: { ...toPolicyRecord(fn), ...(toSnake({ workerPool, keepWarm, edge, cors, schedule }) as object) },
+    policy_sources: policySources,
+    fn_env: toEnvRecord(fn, files, state.details),
+    runtime_health: { up: health?.up ?? false, reason: health === undefined ? 'not enabled' : health.reason },
+    metadata: {
+      handler_file: fn.entryFile,
+      group: policy.group,
+      response: { include_debug_headers: policy.includeDebugHeaders },
+      schedule: { configured: toSnake(policy.schedule) },
+      shared_deps: { configured: [...policy.sharedDeps] },
+      // Absent where no package was ever wanted.
+      ...(dependencies !== null && { dependency_resolution: dependencies }),
+      env: {
+        exists: files.read(toEnvPath(fn), MAX_CONFIG_FILE_BYTES).bytes !== null,
+        keys: Object.keys(fn.env).sort(),
+      },
+      endpoints: {
+        public_route: exampleRoute,
+        mapped_routes: routes.map(([route]) => route),
+        version_route: fn.version === null ? null : toFunctionPath(fn.name, fn.version),
+      },
+      invoke: {
+        handler: policy.handler,
+        adapter: policy.adapterName,
+        summary: policy.summary,
+        methods: [...policy.methods],
+        default_method: policy.methods[0] ?? 'GET',
+        allow_hosts: [...policy.allowHosts],
+        route: exampleRoute,
+        query_example: policy.exampleQuery ?? {},
+        body_example: policy.exampleBody ?? null,
+        content_type: policy.exampleContentType,
+      },
+    },
+    warnings: toFileWarnings(fn, state),
+  }
+}
+
+/** Warnings of the catalog about the folder and the files of a function, also where another function's file comes first. */
+export function toFileWarnings(fn: FunctionVersion, state: GatewayState): string[] {
+  const folder = fn.entryFile.slice(0, Math.max(0, fn.entryFile.lastIndexOf('/')))
+  const inFolder = (name: string): string => (folder === '' ? name : `${folder}/${name}`)
+  const files = new Set([fn.entryFile, inFolder('fn.config.json'), inFolder('fn.env.json')])
+  const isOwn = ({ path, message }: Warning): boolean =>
+    files.has(path) || (path === folder && folder !== '') || message.split(/[\s,;:()]+/).some(word => files.has(word))
+  const own = state.warnings.filter(isOwn).map(({ message, hint }) => (hint === '' ? message : `${message}; ${hint}`))
+  const { configProblem: problem } = fn.policy
+  // A config of a parent folder is not a file of the function.
+  if (problem === null || own.some(text => text.startsWith(problem))) return own
+  return [`${problem}; calls are refused with 503 until the file is fixed`, ...own]
+}
+
+/** The content of `fn.env.json`; a caller that may not see details gets no values. */
+export function toEnvRecord(fn: FunctionVersion, files: SourceFiles, details: boolean): JsonObject {
+  const { bytes, label } = files.read(toEnvPath(fn), MAX_CONFIG_FILE_BYTES)
+  const declared: [string, EnvValue][] = []
+  for (const [key, value] of Object.entries(bytes === null ? {} : parseFunctionEnv(bytes, label).env))
+    if (value !== null) declared.push([key, value])
+  const masked = maskEnv(Object.fromEntries(declared))
+  if (!details) for (const entry of Object.values(masked)) entry.value = HIDDEN
+  return masked
+}
+
+type Identity = Pick<FunctionVersion, 'name' | 'version'> & { runtime: string }
+
+export function isSame(one: Identity, other: Identity): boolean {
+  return one.runtime === other.runtime && one.name === other.name && one.version === other.version
+}
+
+/** A file as it was read. */
+interface SourceFile {
+  /** Below the functions root, posix separators. */
+  label: string
+  /** Null when there is none. */
+  bytes: Buffer | null
+  /** Tag of the content, for `ETag` and `If-Match`. */
+  etag: string
+}
+
+/** `If-Match` of a file that is not there. */
+const MISSING = '"none"'
+
+/** The files of functions as the control plane writes them: one change at a time, each whole, none through a link or outside the root. */
+export class SourceFiles {
+  readonly #root: string
+  readonly #turn = new Semaphore(1)
+  /** Resolves when what is on disk is in force. */
+  readonly reload: () => Promise<void>
+
+  /** @param root - full path of the functions root */
+  constructor(root: string, reload: () => Promise<void>) {
+    this.#root = root
+    this.reload = reload
+  }
+
+  /** Runs a change after those that were asked for before: it sees what they wrote, and no other writes meanwhile. */
+  async inTurn<T>(change: () => Promise<T>): Promise<T> {
+    try {
+      return await this.#turn.run(change)
+    } catch (error) {
+      throw toGatewayRefusal(error)
+    }
+  }
+
+  /** A folder below the root, by its full path. @throws GatewayError FORBIDDEN for one that is not */
+  folder(path: string): OwnFolder {
+    const below = relative(this.#root, path)
+    const names = below === '' ? [] : below.split(sep)
+    if (names.includes('..')) throw new GatewayError('FORBIDDEN', 'the file is outside the functions root')
+    return new OwnFolder(this.#root, ...names)
+  }
+
+  /**
+   * @param path - full path
+   * @param limit - bytes; a larger file is refused
+   */
+  read(path: string, limit: number): SourceFile {
+    const label = this.labelOf(path)
+    const folder = this.folder(dirname(path))
+    let stats: Stats | null
+    try {
+      stats = folder.statFile(basename(path))
+    } catch (error) {
+      throw toGatewayRefusal(error)
+    }
+    if (stats !== null && stats.size > limit)
+      throw new GatewayError('CONFLICT', `${label} has ${stats.size} bytes, at most ${limit} are read here`)
+    const bytes = stats === null ? null : folder.read(basename(path))
+    return { label, bytes, etag: toEtag(bytes) }
+  }
+
+  /**
+   * Writes a file in a folder that exists.
+   * @param mode - of a new file; one that is there keeps its own
+   */
+  write(path: string, content: string, mode = 0o644): void {
+    const folder = this.folder(dirname(path))
+    folder.check()
+    if (!folder.isThere()) throw new GatewayError('CONFLICT', `the folder of ${this.labelOf(path)} is gone`)
+    const stats = folder.statFile(basename(path))
+    folder.write(basename(path), content, stats === null ? mode : stats.mode & 0o777, stats)
+  }
+
+  /** Puts a file back as it was read. */
+  restore(path: string, { bytes }: SourceFile): void {
+    const folder = this.folder(dirname(path))
+    if (bytes === null) folder.remove(basename(path))
+    else this.write(path, bytes.toString('utf8'))
+  }
+
+  labelOf(path: string): string {
+    return relative(this.#root, path).split(sep).join('/')
+  }
+}
+
+/** Refuses a change whose writer saw another content. @param wanted - `If-Match`, null when it was not given */
+export function checkMatch({ label, etag }: SourceFile, wanted: string | null): void {
+  if (wanted === null || matchesTag(wanted, etag, false)) return
+  const headers = { ETag: etag }
+  throw new GatewayError('CONFLICT', `${label} was changed meanwhile: read it again`, { headers })
+}
+
+export function toEtag(bytes: Uint8Array | null): string {
+  return bytes === null ? MISSING : `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`
+}
+
+const REASONS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  ENAMETOOLONG: ['BAD_REQUEST', 'the name is too long for this file system'],
+  EACCES: ['FORBIDDEN', 'the file cannot be written: permission denied'],
+  EPERM: ['FORBIDDEN', 'the file cannot be written: not permitted'],
+  EROFS: ['STORAGE_FULL', 'the file cannot be written: the file system is read-only; make it writable and try again'],
+  ENOSPC: ['STORAGE_FULL', 'the file cannot be written: no space is left on the disk; free space and try again'],
+  EDQUOT: [
+    'STORAGE_FULL',
+    'the file cannot be written: the disk quota is used up; free space or raise it and try again',
+  ],
+}
+
+/** An error of the file system as a response with the reason; any other error as it is. */
+export function toGatewayRefusal(error: unknown): unknown {
+  if (error instanceof UnsafePathError) return new GatewayError('FORBIDDEN', error.message)
+  const reason = REASONS[(error as NodeJS.ErrnoException)?.code ?? '']
+  return reason === undefined ? error : new GatewayError(reason[0], reason[1], { cause: error })
 }

@@ -42,6 +42,14 @@ export interface GatewayState {
 
 export const toSeconds = (ms: number): number => ms / 1000
 
+/** Fields that every record of the whole gateway has. */
+function toCommon({ settings, runtimes, details }: GatewayState) {
+  return {
+    ...(details && { functions_root: settings.functionsRoot }),
+    runtime_order: [...runtimes.keys()],
+  }
+}
+
 function toDefaults({ settings }: GatewayState): Record<string, unknown> {
   return {
     timeout_ms: settings.defaultTimeoutMs,
@@ -54,50 +62,45 @@ const STORAGE_PROBLEMS: ReadonlySet<string> = new Set([
   ...['JOBS_NOT_KEPT', 'JOBS_SET_ASIDE', 'SCHEDULES_NOT_KEPT', 'SCHEDULES_SET_ASIDE', 'LOGS_NOT_WRITTEN'],
 ])
 
-function toRuntimeRecord(health: RuntimeHealth, state: GatewayState): Record<string, unknown> {
-  const sockets = health.sockets.map(({ index, uri, up, reason }) => ({
-    index,
-    ...(state.details ? { uri } : {}),
-    up,
-    reason: state.details ? reason : up ? 'ok' : 'down',
-  }))
-  const reason = state.details ? health.reason : health.up ? 'ok' : 'down'
+function toRuntimeRecord(health: RuntimeHealth, { settings, details }: GatewayState): Record<string, unknown> {
+  const { routing, up, version, sockets } = health
+  const toReason = (one: { up: boolean; reason: string }): string => (details ? one.reason : one.up ? 'ok' : 'down')
   return {
-    routing: health.routing,
-    timeout_ms: state.settings.defaultTimeoutMs,
-    health: { up: health.up, reason },
-    ...(state.details && health.version !== null ? { version: health.version } : {}),
-    ...(state.details && health.sockets[0] !== undefined ? { socket: health.sockets[0].uri } : {}),
-    sockets,
+    routing,
+    timeout_ms: settings.defaultTimeoutMs,
+    health: { up, reason: toReason(health) },
+    ...(details && version !== null && { version }),
+    ...(details && sockets[0] !== undefined && { socket: sockets[0].uri }),
+    sockets: sockets.map(one => ({
+      index: one.index,
+      ...(details && { uri: one.uri }),
+      ...{ up: one.up, reason: toReason(one) },
+    })),
   }
 }
+
+const NOT_ADMITTED = { active: 0, queued: 0, overflows: 0, queue_timeouts: 0 }
 
 function toFunctionState(
   fn: FunctionVersion,
   state: GatewayState,
   admission: ReadonlyMap<string, AdmissionSnapshot>,
 ): Record<string, unknown> {
-  const counts = admission.get(fn.key)
-  const limits = toAdmissionLimits(fn.policy)
+  const { active, queued, overflows, queue_timeouts } = admission.get(fn.key) ?? NOT_ADMITTED
+  const { maxWorkers, maxQueue, queueTimeoutMs } = toAdmissionLimits(fn.policy)
+  const { workerPool, configProblem } = fn.policy
   return {
     ...toLabels(fn),
     state: state.isStale(fn.key) ? 'stale' : state.isWarm(fn.key) ? 'warm' : 'cold',
     load_error: toLoadError(fn, state),
-    config_problem: fn.policy.configProblem,
+    config_problem: configProblem,
     workers: state.workerCount(fn.key),
     worker_pool: {
-      enabled: fn.policy.workerPool?.enabled ?? false,
-      max_workers: limits.maxWorkers,
-      max_queue: limits.maxQueue,
-      queue_timeout_ms: limits.queueTimeoutMs,
-      overflow_status: fn.policy.workerPool?.overflowStatus ?? 429,
-      active: counts?.active ?? 0,
-      queued: counts?.queued ?? 0,
-      queue_drops: {
-        overflow: counts?.overflows ?? 0,
-        timeout: counts?.queue_timeouts ?? 0,
-        total: (counts?.overflows ?? 0) + (counts?.queue_timeouts ?? 0),
-      },
+      enabled: workerPool?.enabled ?? false,
+      ...{ max_workers: maxWorkers, max_queue: maxQueue, queue_timeout_ms: queueTimeoutMs },
+      overflow_status: workerPool?.overflowStatus ?? 429,
+      ...{ active, queued },
+      queue_drops: { overflow: overflows, timeout: queue_timeouts, total: overflows + queue_timeouts },
     },
   }
 }
@@ -112,76 +115,49 @@ export function toLoadError(fn: FunctionVersion, state: Pick<GatewayState, 'load
   return error && toFailureText(error.message, fn.entryFile, error.detail ?? {}).headline
 }
 
-/** Problems that keep jobs, schedules or logs from being stored. */
-function toStorageRecord({ warnings, details }: GatewayState): Record<string, unknown> {
-  const problems = warnings.filter(({ code }) => STORAGE_PROBLEMS.has(code)).map(({ message }) => message)
-  return { ok: problems.length === 0, ...(details ? { problems } : {}) }
-}
-
 /** `GET /_fn/health`; the status is 200 when every enabled runtime has a socket up, else 503. */
 export function toHealthRecord(state: GatewayState): { status: number; body: Record<string, unknown> } {
-  const runtimes: Record<string, unknown> = {}
-  let healthy = true
-  for (const [name, runtime] of state.runtimes) {
-    const health = runtime.health()
-    if (!health.up) healthy = false
-    runtimes[name] = toRuntimeRecord(health, state)
-  }
-  const snapshots = state.admission
+  const { functions, admission: snapshots, details } = state
+  const healths = [...state.runtimes].map(([name, runtime]) => [name, runtime.health()] as const)
   const admission = new Map(snapshots.map(snapshot => [snapshot.key, snapshot]))
-  const stale = state.functions.filter(fn => state.isStale(fn.key)).length
-  const warm = state.functions.filter(fn => state.isWarm(fn.key)).length - stale
-  const sum = (field: 'active' | 'queued' | 'overflows' | 'queue_timeouts'): number =>
+  const stale = functions.filter(fn => state.isStale(fn.key)).length
+  const warm = functions.filter(fn => state.isWarm(fn.key)).length - stale
+  const sum = (field: keyof typeof NOT_ADMITTED): number =>
     snapshots.reduce((total, snapshot) => total + snapshot[field], 0)
+  // Problems that keep jobs, schedules or logs from being stored.
+  const problems = state.warnings.filter(({ code }) => STORAGE_PROBLEMS.has(code)).map(({ message }) => message)
   const body = {
     config_loaded_at: toSeconds(state.configLoadedAt),
     defaults: toDefaults(state),
-    ...(state.details ? { functions_root: state.settings.functionsRoot } : {}),
-    runtime_order: [...state.runtimes.keys()],
+    ...toCommon(state),
     hot_reload: { enabled: state.watching, last_catalog_scan_at: toSeconds(state.catalogGeneratedAt) },
-    routing: {
-      mapped_routes: state.routeCounts.routes,
-      mapped_route_conflicts: state.routeCounts.conflicts,
-    },
-    storage: toStorageRecord(state),
+    routing: { mapped_routes: state.routeCounts.routes, mapped_route_conflicts: state.routeCounts.conflicts },
+    storage: { ok: problems.length === 0, ...(details && { problems }) },
     functions: {
       summary: {
-        total: state.functions.length,
-        warm,
-        stale,
-        cold: state.functions.length - warm - stale,
-        closed: state.functions.filter(fn => fn.policy.configProblem !== null).length,
-        keep_warm_enabled: state.functions.filter(fn => fn.policy.keepWarm?.enabled).length,
-        pool_enabled: state.functions.filter(fn => fn.policy.workerPool?.enabled).length,
+        total: functions.length,
+        ...{ warm, stale, cold: functions.length - warm - stale },
+        closed: functions.filter(fn => fn.policy.configProblem !== null).length,
+        keep_warm_enabled: functions.filter(fn => fn.policy.keepWarm?.enabled).length,
+        pool_enabled: functions.filter(fn => fn.policy.workerPool?.enabled).length,
         pool_active: sum('active'),
         pool_queued: sum('queued'),
         pool_queue_drops: sum('overflows') + sum('queue_timeouts'),
         pool_queue_overflow_drops: sum('overflows'),
         pool_queue_timeout_drops: sum('queue_timeouts'),
       },
-      ...(state.details ? { states: state.functions.map(fn => toFunctionState(fn, state, admission)) } : {}),
+      ...(details && { states: functions.map(fn => toFunctionState(fn, state, admission)) }),
     },
-    runtimes,
+    runtimes: Object.fromEntries(healths.map(([name, health]) => [name, toRuntimeRecord(health, state)])),
   }
-  return { status: healthy ? 200 : 503, body }
+  return { status: healths.every(([, { up }]) => up) ? 200 : 503, body }
 }
 
 /** Without what is sent along: headers and bodies may be secret, and are read by `/_fn/function-config`. */
-export function toSchedulePolicyRecord({
-  enabled,
-  everySeconds,
-  cron,
-  timezone,
-  method,
-  retry,
-}: SchedulePolicy): Record<string, unknown> {
-  return {
-    enabled,
-    ...(everySeconds === null ? { cron } : { every_seconds: everySeconds }),
-    timezone,
-    method,
-    retry: toSnake(retry),
-  }
+export function toSchedulePolicyRecord(schedule: SchedulePolicy): Record<string, unknown> {
+  const { enabled, everySeconds, cron, timezone, method, retry } = schedule
+  const rule = everySeconds === null ? { cron } : { every_seconds: everySeconds }
+  return { enabled, ...rule, timezone, method, retry: toSnake(retry) }
 }
 
 /** Blocks of a policy under the names of fn.config.json. Values of the user (`query`, `headers`) keep their keys. */
@@ -223,38 +199,34 @@ export function toPolicyRecord(fn: FunctionVersion): Record<string, unknown> {
 
 /** `GET /_fn/catalog`: functions, routes, conflicts, warnings. Secrets and environments are not in it. */
 export function toCatalogRecord(state: GatewayState): Record<string, unknown> {
-  const runtimes: Record<string, unknown> = {}
-  for (const [name, runtime] of state.runtimes) {
-    const byName = new Map<string, FunctionVersion[]>()
-    for (const fn of state.functions) {
-      if (fn.runtime === name) byName.set(fn.name, [...(byName.get(fn.name) ?? []), fn])
-    }
-    runtimes[name] = {
-      ...toRuntimeRecord(runtime.health(), state),
-      functions: [...byName].map(([fnName, all]) => {
-        const own = all.find(fn => fn.version === null)
-        const versions = all.filter(fn => fn.version !== null)
-        return {
-          name: fnName,
-          has_default: own !== undefined,
-          versions: versions.map(fn => fn.version),
-          file: own?.entryFile ?? null,
-          policy: own === undefined ? {} : toPolicyRecord(own),
-          version_files: Object.fromEntries(versions.map(fn => [fn.version, fn.entryFile])),
-          versions_policy: Object.fromEntries(versions.map(fn => [fn.version, toPolicyRecord(fn)])),
-        }
-      }),
+  const toRecord = (all: readonly FunctionVersion[], name: string): Record<string, unknown> => {
+    const own = all.find(fn => fn.version === null)
+    const versions = all.filter(fn => fn.version !== null)
+    return {
+      name,
+      has_default: own !== undefined,
+      versions: versions.map(fn => fn.version),
+      file: own?.entryFile ?? null,
+      policy: own === undefined ? {} : toPolicyRecord(own),
+      version_files: Object.fromEntries(versions.map(fn => [fn.version, fn.entryFile])),
+      versions_policy: Object.fromEntries(versions.map(fn => [fn.version, toPolicyRecord(fn)])),
     }
   }
+  const runtimes = [...state.runtimes].map(([runtime, one]) => {
+    const byName = new Map<string, FunctionVersion[]>()
+    for (const fn of state.functions)
+      if (fn.runtime === runtime) byName.set(fn.name, [...(byName.get(fn.name) ?? []), fn])
+    const functions = [...byName].map(([name, all]) => toRecord(all, name))
+    return [runtime, { ...toRuntimeRecord(one.health(), state), functions }]
+  })
   return {
     generated_at: toSeconds(state.catalogGeneratedAt),
-    ...(state.details ? { functions_root: state.settings.functionsRoot } : {}),
     defaults: toDefaults(state),
-    runtime_order: [...state.runtimes.keys()],
+    ...toCommon(state),
     mapped_routes: state.routes.mapped_routes,
     mapped_route_conflicts: state.routes.mapped_route_conflicts,
     homes: state.homes,
-    runtimes,
+    runtimes: Object.fromEntries(runtimes),
     warnings: state.warnings,
     ignored: state.ignored,
   }
@@ -265,8 +237,7 @@ export function toReloadRecord(state: GatewayState, reloadedAt: number): Record<
   return {
     ok: true,
     reloaded_at: toSeconds(reloadedAt),
-    ...(state.details ? { functions_root: state.settings.functionsRoot } : {}),
-    runtime_order: [...state.runtimes.keys()],
+    ...toCommon(state),
     catalog_generated_at: toSeconds(state.catalogGeneratedAt),
     functions: state.functions.length,
     ...state.routeCounts,

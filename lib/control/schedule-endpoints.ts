@@ -1,101 +1,68 @@
-/** `/_fn/schedules`: what is due when and how it went, the next times of one, and a run by hand. Spec: page control/schedules. */
+/** `/_fn/schedules`: schedules and pings with their state, the next times of one, and a run by hand. Spec: page control/schedules. */
 
-import { object, readRequest } from '../config/fields.ts'
+import { integer, object, readRequest } from '../config/fields.ts'
 import { toZonedText } from '../core/cron.ts'
+import { TARGET } from '../jobs/job-input.ts'
 import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 import type { ScheduleRow } from '../scheduler/scheduler.ts'
-import { TARGET, toShownMs } from './call-fields.ts'
+import { toShownMs } from './call-fields.ts'
 import {
   type ControlContext,
-  type ControlReply,
-  type ControlRequest,
   type Endpoint,
+  endpoint,
   findTarget,
-  READ,
-  TARGET_FIELDS,
-  WRITE,
+  json,
+  type JsonObject,
   readJson,
 } from './endpoint.ts'
 import { toLabels, toSchedulePolicyRecord, toSeconds, toSnake } from './records.ts'
 
-const COUNT = { min: 1, max: 100, default: 5 } as const
+const RUN = object(TARGET, { required: ['name'], strict: true })
 
 export function createScheduleEndpoints(context: ControlContext): readonly Endpoint[] {
-  const { clock, scheduler, state } = context
+  const { clock, state, find, scheduler } = context
+  const { schedules, keepWarm } = scheduler
   return [
-    {
-      method: 'GET',
-      path: '/_fn/schedules',
-      access: READ,
-      handle: ({ details }) => {
-        const { schedules, keepWarm } = scheduler
-        const { isWarm } = state(details)
-        return { status: 200, body: toSchedulesRecord(schedules.rows(), keepWarm.rows(), isWarm, clock.wall()) }
+    endpoint('GET /_fn/schedules', 'read', ({ details }) => {
+      const { isWarm } = state(details)
+      return json({
+        ts: toSeconds(clock.wall()),
+        schedules: schedules.rows().map(toScheduleRecord),
+        keep_warm: keepWarm.rows().map(row => toKeepWarmRecord(row, isWarm(row.fn.key))),
+      })
+    }),
+    endpoint(
+      'GET /_fn/schedules/next',
+      'read',
+      ({ query }) => {
+        const { count = 5 } = query
+        const { fn, rule, state } = schedules.rowOf(findTarget(context, query))
+        const next: JsonObject[] = []
+        // The due times that follow, whatever may become of them.
+        for (let at = state.next; rule !== null && at !== null && next.length < count; ) {
+          next.push({ at: toSeconds(at), local: toZonedText(at, rule.zone) })
+          at = rule.nextAfter(Math.max(at, clock.wall()))
+        }
+        return json({ key: fn.key, timezone: rule?.zone.name ?? null, next })
       },
-    },
-    {
-      method: 'GET',
-      path: '/_fn/schedules/next',
-      access: READ,
-      query: [...TARGET_FIELDS, 'count'],
-      handle: request => preview(context, request),
-    },
-    { method: 'POST', path: '/_fn/schedules/run', access: WRITE, handle: request => run(context, request) },
+      { ...TARGET, count: integer({ min: 1, max: 100 }) },
+    ),
+    endpoint('POST /_fn/schedules/run', 'write', async request => {
+      const { name, runtime = null, version = null } = readRequest(RUN, await readJson(request))
+      const fn = find(name!, version, runtime)
+      const { status, error, latencyMs } = await schedules.runNow(fn)
+      const schedule = toScheduleRecord(schedules.rowOf(fn))
+      return json({ key: fn.key, status, error: error ?? '', latency_ms: toShownMs(latencyMs), schedule })
+    }),
   ]
 }
 
-/** The due times that follow, whatever may become of them. */
-function preview({ clock, scheduler, find }: ControlContext, { query }: ControlRequest): ControlReply {
-  const count = query.integer('count', COUNT)
-  const row = scheduler.schedules.rowOf(findTarget(query, find))
-  const { fn, rule, state } = row
-  const times: number[] = []
-  let at = state.next
-  while (rule !== null && at !== null && times.length < count) {
-    times.push(at)
-    at = rule.nextAfter(Math.max(at, clock.wall()))
-  }
-  const next = times.map(time => ({ at: toSeconds(time), local: toZonedText(time, rule!.zone) }))
-  return { status: 200, body: { key: fn.key, timezone: rule?.zone.name ?? null, next } }
-}
-
-const RUN = object(TARGET, { required: ['name'], strict: true })
-
-async function run({ scheduler, find }: ControlContext, request: ControlRequest): Promise<ControlReply> {
-  const { name, runtime = null, version = null } = readRequest(RUN, await readJson(request))
-  const fn = find(name!, version, runtime)
-  const { status, error, latencyMs } = await scheduler.schedules.runNow(fn)
-  const outcome = { status, error: error ?? '', latency_ms: toShownMs(latencyMs) }
-  return { status: 200, body: { key: fn.key, ...outcome, schedule: toScheduleRecord(scheduler.schedules.rowOf(fn)) } }
-}
-
-// Schedules and pings as `/_fn/schedules` shows them.
-
-type Json = Record<string, unknown>
-
-/**
- * `GET /_fn/schedules`.
- * @param isWarm - whether a function has a worker that could take a call now
- */
-function toSchedulesRecord(
-  rows: readonly ScheduleRow[],
-  pings: readonly KeepWarmRow[],
-  isWarm: (key: string) => boolean,
-  now: number,
-): Json {
-  return {
-    ts: toSeconds(now),
-    schedules: rows.map(toScheduleRecord),
-    keep_warm: pings.map(row => toKeepWarmRecord(row, isWarm(row.fn.key))),
-  }
-}
-
-function toScheduleRecord({ fn, policy, problem, state, rule, isRunning }: ScheduleRow): Json {
+function toScheduleRecord({ fn, policy, problem, state, rule, isRunning }: ScheduleRow): JsonObject {
   const isRetrying = state.retryDue !== null
   // Flat as the specification names them, and in `state` for tools that look there.
   const fields = {
     next: toTime(state.next),
-    ...(isRetrying ? { retry_due: toTime(state.retryDue), retry_attempt: state.retryAttempt } : {}),
+    ...(isRetrying && { retry_due: toTime(state.retryDue), retry_attempt: state.retryAttempt }),
     last: toTime(state.last),
     last_status: state.lastStatus,
     last_error: problem ?? state.lastError ?? '',
@@ -110,7 +77,7 @@ function toScheduleRecord({ fn, policy, problem, state, rule, isRunning }: Sched
   }
 }
 
-function toKeepWarmRecord({ fn, policy, state }: KeepWarmRow, isWarm: boolean): Json {
+function toKeepWarmRecord({ fn, policy, state }: KeepWarmRow, isWarm: boolean): JsonObject {
   const fields = {
     warm_state: isWarm ? 'warm' : 'cold',
     warm_at: toTime(state.warmAt),
@@ -119,12 +86,7 @@ function toKeepWarmRecord({ fn, policy, state }: KeepWarmRow, isWarm: boolean): 
     last_status: state.lastStatus,
     last_error: state.lastError ?? '',
   }
-  return {
-    ...toLabels(fn),
-    keep_warm: toSnake(policy),
-    state: fields,
-    ...fields,
-  }
+  return { ...toLabels(fn), keep_warm: toSnake(policy), state: fields, ...fields }
 }
 
 function toTime(at: number | null): number | null {

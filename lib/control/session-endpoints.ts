@@ -3,7 +3,7 @@
 import { createHash, pbkdf2, randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto'
 import { isIPv6 } from 'node:net'
 import { promisify } from 'node:util'
-import { hidden, mapped, object, readRequest, string } from '../config/fields.ts'
+import { boolean, hidden, mapped, object, readRequest, string } from '../config/fields.ts'
 import { reportWrong } from '../config/findings.ts'
 import { MAX_SCRYPT_BYTES, parsePasswordHash, type PasswordHash } from '../config/password-hash.ts'
 import type { Settings } from '../config/settings.ts'
@@ -12,15 +12,7 @@ import { badRequest, GatewayError } from '../core/errors.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import { SESSION_COOKIE } from '../invocation/forwarded-headers.ts'
 import { type AccessState, isAdminToken, type Session } from './access.ts'
-import {
-  type ControlContext,
-  type ControlReply,
-  type ControlRequest,
-  type Endpoint,
-  LOGIN,
-  readJson,
-  readHeader,
-} from './endpoint.ts'
+import { type ControlContext, type Endpoint, endpoint, json, readHeader, readJson } from './endpoint.ts'
 
 const DISABLED = 'login disabled: it needs FN_UI_ENABLED=1, and FN_ADMIN_TOKEN or FN_CONSOLE_LOGIN_PASSWORD_HASH'
 const BODY_BYTES = 16 * 1024
@@ -33,38 +25,36 @@ export function createSessionEndpoints(
 ): readonly Endpoint[] {
   const credentials = new Credentials(settings)
   const limit = new LoginLimit(clock)
-
-  const login = async (request: ControlRequest): Promise<ControlReply> => {
-    if (!access.canLogIn) throw new GatewayError('NOT_FOUND', DISABLED)
-    const given = toGiven(await readJson(request, BODY_BYTES))
-    const address = request.caller.clientAddress
-    const waitMs = limit.begin(address)
-    if (waitMs !== null) throw toTooMany(waitMs)
-    const session = await credentials.check(given)
-    if (session === null) throw new GatewayError('UNAUTHORIZED', 'invalid credentials')
-    limit.succeed(address)
-    // An earlier id is not reused: an attacker who planted it would know the session.
-    sessions.end(readHeader(request, 'cookie'))
-    const cookie = sessions.toSetCookie(sessions.begin(session), request.isSecure)
-    return { status: 200, body: { ok: true, user: session.user }, headers: ['Set-Cookie', cookie] }
-  }
-
-  const logout = (request: ControlRequest): ControlReply => {
-    const cookie = readHeader(request, 'cookie')
-    if (request.query.flag('everywhere')) sessions.endEverywhere(cookie)
-    else sessions.end(cookie)
-    return { status: 200, body: { ok: true }, headers: ['Set-Cookie', sessions.toSetCookie(null, request.isSecure)] }
-  }
-
   return [
-    { method: 'POST', path: '/_fn/login', access: LOGIN, handle: login },
-    { method: 'POST', path: '/_fn/logout', access: LOGIN, query: ['everywhere'], handle: logout },
+    endpoint('POST /_fn/login', 'login', async request => {
+      if (!access.canLogIn) throw new GatewayError('NOT_FOUND', DISABLED)
+      const given = toGiven(await readJson(request, BODY_BYTES))
+      const address = request.caller.clientAddress
+      const waitMs = limit.begin(address)
+      if (waitMs !== null) {
+        const headers = { 'Retry-After': String(Math.max(1, Math.ceil(waitMs / 1000))) }
+        throw new GatewayError('CONCURRENCY_LIMIT', 'too many failed logins, try again later', { headers })
+      }
+      const session = await credentials.check(given)
+      if (session === null) throw new GatewayError('UNAUTHORIZED', 'invalid credentials')
+      limit.succeed(address)
+      // An earlier id is not reused: an attacker who planted it would know the session.
+      sessions.end(readHeader(request, 'cookie'))
+      const cookie = sessions.toSetCookie(sessions.begin(session), request.isSecure)
+      return json({ ok: true, user: session.user }, 200, ['Set-Cookie', cookie])
+    }),
+    endpoint(
+      'POST /_fn/logout',
+      'login',
+      request => {
+        const cookie = readHeader(request, 'cookie')
+        if (request.query.everywhere === true) sessions.endEverywhere(cookie)
+        else sessions.end(cookie)
+        return json({ ok: true }, 200, ['Set-Cookie', sessions.toSetCookie(null, request.isSecure)])
+      },
+      { everywhere: boolean() },
+    ),
   ]
-}
-
-function toTooMany(waitMs: number): GatewayError {
-  const headers = { 'Retry-After': String(Math.max(1, Math.ceil(waitMs / 1000))) }
-  return new GatewayError('CONCURRENCY_LIMIT', 'too many failed logins, try again later', { headers })
 }
 
 const TEXT_RULE = `a text of 1 to ${MAX_CHARS} characters`
@@ -95,16 +85,11 @@ export const MAX_SESSIONS = 1000
 const MAX_COOKIES = 8
 const ID = /^[\w-]{43}$/
 
-interface Kept extends Session {
-  /** Monotonic ms. */
-  endsAt: number
-}
-
 export class Sessions {
   readonly #clock: Clock
   readonly #ttlMs: number
-  /** By the hash of the id: the time of a lookup reveals nothing about existing ids. */
-  readonly #kept = new Map<string, Kept>()
+  /** By the hash of the id: the time of a lookup reveals nothing about existing ids. `endsAt`: monotonic ms. */
+  readonly #kept = new Map<string, Session & { endsAt: number }>()
 
   constructor({ clock, ttlMs }: { clock: Clock; ttlMs: number }) {
     this.#clock = clock
@@ -176,8 +161,6 @@ function toKey(id: string): string {
 /** Passwords that are checked or wait to be: each costs memory and a thread for some 50 ms. */
 export const MAX_PASSWORD_CHECKS = 16
 
-type LoginSettings = Pick<Settings, 'adminToken' | 'consoleLoginUsername' | 'consoleLoginPasswordHash'>
-
 /** Credentials of a login. */
 export type Given = { username: string; password: string } | { token: string }
 
@@ -185,13 +168,13 @@ const deriveScrypt = promisify<string, Buffer, number, ScryptOptions, Buffer>(sc
 const derivePbkdf2 = promisify(pbkdf2)
 
 export class Credentials {
-  readonly #settings: LoginSettings
+  readonly #settings: ConstructorParameters<typeof Credentials>[0]
   readonly #hash: PasswordHash | null
   /** Passwords are checked one after the other. */
   readonly #turn = new Semaphore(1)
   #checks = 0
 
-  constructor(settings: LoginSettings) {
+  constructor(settings: Pick<Settings, 'adminToken' | 'consoleLoginUsername' | 'consoleLoginPasswordHash'>) {
     this.#settings = settings
     const { consoleLoginPasswordHash: text } = settings
     this.#hash = text === null ? null : parsePasswordHash(text)
@@ -202,18 +185,17 @@ export class Credentials {
    * @throws GatewayError CONCURRENCY_LIMIT when too many passwords wait
    */
   async check(given: Given): Promise<Session | null> {
-    if ('token' in given) {
+    if ('token' in given)
       return isAdminToken(given.token, this.#settings.adminToken) ? { user: 'admin', rights: 'admin' } : null
-    }
-    const isPassword = this.#hash !== null && (await this.#inTurn(() => isRight(given.password, this.#hash!)))
+    const hash = this.#hash
+    const isPassword = hash !== null && (await this.#inTurn(() => isRight(given.password, hash)))
     const isUser = isSameText(given.username, this.#settings.consoleLoginUsername)
     return isPassword && isUser ? { user: given.username, rights: 'user' } : null
   }
 
   async #inTurn(check: () => Promise<boolean>): Promise<boolean> {
-    if (this.#checks >= MAX_PASSWORD_CHECKS) {
+    if (this.#checks >= MAX_PASSWORD_CHECKS)
       throw new GatewayError('CONCURRENCY_LIMIT', 'too many logins at once, try again later')
-    }
     this.#checks += 1
     try {
       return await this.#turn.run(check)
@@ -252,15 +234,10 @@ export const LOGIN_FAILURE_MS = 300_000
 /** Addresses that are remembered; of more, the one that began first is forgotten. */
 export const MAX_LOGIN_ADDRESSES = 10_000
 
-interface Failures {
-  count: number
-  /** Monotonic ms of the first one. */
-  since: number
-}
-
 export class LoginLimit {
   readonly #clock: Clock
-  readonly #failures = new Map<string, Failures>()
+  /** `since`: monotonic ms of the first one. */
+  readonly #failures = new Map<string, { count: number; since: number }>()
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -274,15 +251,15 @@ export class LoginLimit {
     const key = toNetwork(address)
     const now = this.#clock.monotonic()
     const known = this.#failures.get(key)
-    if (known === undefined || now - known.since >= LOGIN_FAILURE_MS) {
-      this.#failures.delete(key)
-      this.#failures.set(key, { count: 1, since: now })
-      const [oldest] = this.#failures.keys()
-      if (this.#failures.size > MAX_LOGIN_ADDRESSES) this.#failures.delete(oldest!)
+    if (known !== undefined && now - known.since < LOGIN_FAILURE_MS) {
+      if (known.count >= MAX_LOGIN_FAILURES) return LOGIN_FAILURE_MS - (now - known.since)
+      known.count += 1
       return null
     }
-    if (known.count >= MAX_LOGIN_FAILURES) return LOGIN_FAILURE_MS - (now - known.since)
-    known.count += 1
+    this.#failures.delete(key)
+    this.#failures.set(key, { count: 1, since: now })
+    const [oldest] = this.#failures.keys()
+    if (this.#failures.size > MAX_LOGIN_ADDRESSES) this.#failures.delete(oldest!)
     return null
   }
 

@@ -3,48 +3,40 @@
 import { BINARY_ENV, SETTING_OPTIONS, type SettingOption } from '../config/setting-options.ts'
 import type { SettingSource } from '../config/settings.ts'
 import { HIDDEN } from '../core/text.ts'
-import { type ControlContext, type Endpoint, READ } from './endpoint.ts'
+import { type ControlContext, type Endpoint, endpoint, json } from './endpoint.ts'
 
 /** Settings whose value describes this machine or the access to it, besides those that hold paths. */
 const INNER: ReadonlySet<string> = new Set([
-  'runtimeSockets',
-  'consoleLoginUsername',
-  'consoleHosts',
-  'consoleLocalCidrs',
-  'trustedProxyCidrs',
+  ...['runtimeSockets', 'consoleLoginUsername', 'consoleHosts', 'consoleLocalCidrs', 'trustedProxyCidrs'],
 ])
 
-export function createSettingsEndpoints(context: ControlContext): readonly Endpoint[] {
+export function createSettingsEndpoints({ settings, sources, configFile }: ControlContext): readonly Endpoint[] {
+  const values = settings as unknown as Readonly<Record<string, unknown>>
   return [
-    {
-      method: 'GET',
-      path: '/_fn/settings',
-      access: READ,
-      handle: ({ details }) => ({ status: 200, body: toSettingsRecord(context, details) }),
-    },
+    endpoint('GET /_fn/settings', 'read', ({ details }) => {
+      const toRow = (name: string, option: SettingOption<unknown>, value: unknown): object =>
+        toSettingRecord(name, option, value, toSourceRecord(sources[name], details), details)
+      const rows = Object.entries(SETTING_OPTIONS).flatMap(([name, declared]) => {
+        const option = declared as SettingOption<unknown>
+        if (name !== 'binaries') return [toRow(name, option, values[name])]
+        // Each program has a separate variable and source.
+        return Object.entries(BINARY_ENV).map(([tool, variable]) => {
+          const program = { ...option, env: [variable], fallback: null, locate: (path: unknown) => path }
+          return toRow(`binaries.${tool}`, program, settings.binaries[tool as keyof typeof BINARY_ENV] ?? null)
+        })
+      })
+      return json({ settings: rows, ...(details && { config_file: configFile }) })
+    }),
   ]
 }
 
-function toSettingsRecord({ settings, sources, configFile }: ControlContext, details: boolean): object {
-  const rows = Object.entries(SETTING_OPTIONS).flatMap(([name, option]) => {
-    const value = (settings as unknown as Record<string, unknown>)[name]
-    const row = { option: option as SettingOption<unknown>, sources, details }
-    return name === 'binaries'
-      ? toProgramRecords(row, value as Readonly<Record<string, string>>)
-      : [toSettingRecord(row, name, value)]
-  })
-  return { settings: rows, ...(details && { config_file: configFile }) }
-}
-
-interface Row {
-  option: SettingOption<unknown>
-  sources: ControlContext['sources']
-  details: boolean
-}
-
-function toSettingRecord({ option, sources, details }: Row, name: string, value: unknown): object {
-  const { env, flags, key, fallback, unit, section, description, secret, locate } = option
-  const source = toSourceRecord(sources[name], details)
+function toSettingRecord(
+  name: string,
+  { env, flags, key, fallback, unit, section, description, secret, locate }: SettingOption<unknown>,
+  value: unknown,
+  source: SourceRecord,
+  details: boolean,
+): object {
   const isHidden = secret || (!details && (locate !== undefined || INNER.has(name)))
   return {
     ...{ name, section, env: env[0] ?? null, flag: toFlag(flags), key, unit },
@@ -55,17 +47,8 @@ function toSettingRecord({ option, sources, details }: Row, name: string, value:
   }
 }
 
-/** The programs of `binaries`; each has a separate variable and source. */
-function toProgramRecords(row: Row, programs: Readonly<Record<string, string>>): object[] {
-  return Object.entries(BINARY_ENV).map(([tool, variable]) => {
-    const option = { ...row.option, env: [variable], fallback: null, locate: (path: unknown) => path }
-    return toSettingRecord({ ...row, option }, `binaries.${tool}`, programs[tool] ?? null)
-  })
-}
-
 /** `--port <n>` as `--port`. */
-function toFlag(flags: readonly string[]): string | null {
-  const [words] = flags
+function toFlag([words]: readonly string[]): string | null {
   return words?.split(/[ ,]/).find(word => word.startsWith('--')) ?? words ?? null
 }
 
@@ -73,7 +56,7 @@ interface SourceRecord {
   kind: 'default' | 'flag' | 'env' | 'file' | 'dotenv' | 'option'
   /** Of the flag, the variable, the key or the option; null for a default. */
   name: string | null
-  /** The file that it stands in, as the gateway names it. */
+  /** The file that contains it, as the gateway names it. */
   file?: string
 }
 
@@ -83,6 +66,6 @@ function toSourceRecord(given: SettingSource | undefined, details: boolean): Sou
   // `fngw.json: port` and `.env: FN_PORT`; a name itself has no colon.
   const colon = name.lastIndexOf(': ')
   if (colon === -1) return { kind: source, name }
-  const file = details ? { file: name.slice(0, colon) } : {}
-  return { kind: source === 'env' ? 'dotenv' : source, name: name.slice(colon + 2), ...file }
+  const kind = source === 'env' ? 'dotenv' : source
+  return { kind, name: name.slice(colon + 2), ...(details && { file: name.slice(0, colon) }) }
 }

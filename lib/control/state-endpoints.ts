@@ -1,48 +1,39 @@
-/** Health, catalog and reload: the state of the gateway as records. Owner: §4.2, §2.17. */
+/** Health, catalog, checks, reload and packs: the state of the gateway as records. Owner: §4.2, §2.17. */
 
 import { GatewayError } from '../core/errors.ts'
-import type { Lifecycle } from '../core/transitions.ts'
 import { type ConstantAnswer, toConstantAnswer } from '../http/respond.ts'
-import { ACT, type ControlContext, type ControlReply, type Endpoint, OPEN, READ } from './endpoint.ts'
-import { toCatalogRecord, toHealthRecord, toReloadRecord } from './records.ts'
+import { type ControlContext, type ControlReply, type Endpoint, endpoint, json } from './endpoint.ts'
+import { toCatalogRecord, toHealthRecord, toReloadRecord, toSeconds } from './records.ts'
 
 /** Milliseconds for which strangers get the same health record: making it looks at every function. */
 export const STRANGERS_HEALTH_MS = 1000
 
 export function createStateEndpoints(context: ControlContext): readonly Endpoint[] {
-  const { state, reload, clock, doctor } = context
+  const { state, reload, clock, doctor, packs } = context
   const health = createHealth(context)
   const reloaded = async (details: boolean): Promise<ControlReply> => {
     await reload()
-    return { status: 200, body: toReloadRecord(state(details), clock.wall()) }
+    return json(toReloadRecord(state(details), clock.wall()))
   }
   return [
-    {
-      method: 'GET',
-      path: '/_fn/health',
-      access: OPEN,
-      // Probes add fields of their own against caches.
-      query: 'any',
-      handle: ({ details, exchange }) => health(exchange.search, details),
-    },
-    {
-      method: 'GET',
-      path: '/_fn/catalog',
-      access: READ,
-      handle: ({ details }) => ({ status: 200, body: toCatalogRecord(state(details)) }),
-    },
-    {
-      method: 'GET',
-      path: '/_fn/doctor',
-      access: READ,
-      handle: async ({ details }) => {
-        if (!details) throw new GatewayError('FORBIDDEN', 'checks are shown to local callers and with the admin token')
-        return { status: 200, body: { checks: await doctor() } }
-      },
-    },
-    { method: 'POST', path: '/_fn/reload', access: ACT, handle: ({ details }) => reloaded(details) },
-    // Watchers of older tools ask so.
-    { method: 'GET', path: '/_fn/reload', access: ACT, handle: ({ details }) => reloaded(details) },
+    // Probes add query fields against caches.
+    endpoint('GET /_fn/health', 'open', ({ details, exchange }) => health(exchange.search, details), null),
+    endpoint('GET /_fn/catalog', 'read', ({ details }) => json(toCatalogRecord(state(details)))),
+    endpoint('GET /_fn/doctor', 'read', async ({ details }) => {
+      if (!details) throw new GatewayError('FORBIDDEN', 'checks are shown to local callers and with the admin token')
+      return json({ checks: await doctor() })
+    }),
+    endpoint('POST /_fn/reload', 'acts', ({ details }) => reloaded(details)),
+    // For watchers of older tools.
+    endpoint('GET /_fn/reload', 'acts', ({ details }) => reloaded(details)),
+    endpoint('GET /_fn/packs', 'read', ({ details }) => {
+      const runtimes: Record<string, { packs: unknown[] }> = {}
+      for (const { runtime, name, dir, facts } of packs.list()) {
+        runtimes[runtime] ??= { packs: [] }
+        runtimes[runtime].packs.push({ name, ...(details && { dir }), ...facts })
+      }
+      return json({ generated_at: toSeconds(clock.wall()), ...(details && { packs_root: packs.root }), runtimes })
+    }),
   ]
 }
 
@@ -59,49 +50,31 @@ function createHealth(context: ControlContext): (search: string, details: boolea
     return shared.health
   }
   return (search, details) => {
-    const probe = askedProbe(search)
-    if (probe === 'live') return ALIVE
+    const probes = [...search.matchAll(PROBE)].map(([, name]) => name!.toLowerCase())
     // Before its tree is read there is nothing else to show.
-    if (probe === 'ready' || lifecycle.starting) return toReadyReply(context, details)
+    const asksReady = probes.includes('ready') || (lifecycle.starting && probes.length === 0)
+    // A process that responds is alive, also while it starts or stops.
+    if (probes.length > 0 && !asksReady) return json({ live: true })
+    if (asksReady) return toReadyReply(context, details)
     const record = details ? toHealthRecord(state(true)) : strangers()
     return lifecycle.draining ? { ...record, status: 503 } : record
   }
 }
 
-// The probes of `/_fn/health`: whether the gateway should get requests, and whether it is alive.
-
-/** A field of the query that stands by itself or is switched on. */
+/** A field of the query that stands by itself or is switched on. Other fields are ignored. */
 const PROBE = /(?:^|&)(ready|live)(?:=(?:1|true|yes|on)?)?(?=&|$)/gi
-
-/** The probe of a query; `ready` wins over `live`. Other fields are ignored: probes add some against caches. */
-function askedProbe(search: string): 'ready' | 'live' | null {
-  const asked = [...search.matchAll(PROBE)].map(([, name]) => name!.toLowerCase())
-  if (asked.includes('ready')) return 'ready'
-  return asked.length > 0 ? 'live' : null
-}
-
-/** `?live=1`: a process that responds is alive, also while it starts or stops. */
-const ALIVE: ControlReply = { status: 200, body: { live: true } }
 
 /**
  * `?ready=1`: 503 with the reasons while starting or stopping, or when an enabled runtime is down.
  * @param details - reasons of runtimes may be shown: they name programs and paths
  */
 function toReadyReply({ lifecycle, runtimes }: ControlContext, details: boolean): ControlReply {
-  const reasons = toReasons(lifecycle, runtimes, details)
-  if (reasons.length === 0) return { status: 200, body: { ready: true } }
-  return { status: 503, body: { ready: false, reasons }, headers: ['Retry-After', '1'] }
-}
-
-function toReasons(
-  lifecycle: Readonly<Lifecycle>,
-  runtimes: ControlContext['runtimes'],
-  details: boolean,
-): readonly string[] {
-  if (lifecycle.draining) return ['the gateway is stopping']
-  if (lifecycle.starting) return ['the gateway is starting']
-  return [...runtimes].flatMap(([name, runtime]) => {
+  const down = [...runtimes].flatMap(([name, runtime]) => {
     const { up, reason } = runtime.health()
-    return up ? [] : [details ? `runtime ${name} is down: ${reason}` : `runtime ${name} is down`]
+    return up ? [] : [`runtime ${name} is down${details ? `: ${reason}` : ''}`]
   })
+  const step = lifecycle.draining ? 'stopping' : lifecycle.starting ? 'starting' : null
+  const reasons = step === null ? down : [`the gateway is ${step}`]
+  if (reasons.length === 0) return json({ ready: true })
+  return json({ ready: false, reasons }, 503, ['Retry-After', '1'])
 }

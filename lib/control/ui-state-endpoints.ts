@@ -2,12 +2,12 @@
 
 import { showValue } from '../config/findings.ts'
 import { parseJsonText } from '../config/json-text.ts'
-import { GatewayError } from '../core/errors.ts'
+import { badRequest, GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { type AccessState, isAdministrator, SWITCHES, type Switches } from './access.ts'
-import { type ControlReply, type ControlRequest, type Endpoint, READ, WRITE, readJson } from './endpoint.ts'
-import { toGatewayRefusal } from './function-record.ts'
+import { type ControlReply, type ControlRequest, type Endpoint, endpoint, json, readJson } from './endpoint.ts'
+import { toGatewayRefusal } from './function-endpoints.ts'
 
 /** Bytes of the object as JSON. */
 export const UI_STORE_BYTES = 256 * 1024
@@ -15,17 +15,15 @@ export const UI_STORE_BYTES = 256 * 1024
 const BODY_BYTES = 16 * 1024 + 6 * UI_STORE_BYTES
 
 export function createUiStateEndpoints(access: AccessState, store: UiStore): readonly Endpoint[] {
-  const path = '/_fn/ui-state'
   const change = async (request: ControlRequest): Promise<ControlReply> => {
-    const body = await readJson(request, BODY_BYTES)
     const changes: Record<string, boolean> = {}
     const warnings: string[] = []
-    const { store: given, ...switches } = body
+    const { store: given, ...switches } = await readJson(request, BODY_BYTES)
     for (const [name, value] of Object.entries(switches)) {
       const field = Object.hasOwn(SWITCHES, name) ? SWITCHES[name] : undefined
       if (field === undefined) warnings.push(`${name.slice(0, 60)} is not known, or cannot be changed here`)
       else if (typeof value === 'boolean') changes[field] = value
-      else throw new GatewayError('BAD_REQUEST', `body field ${name} must be true or false, got ${showValue(value)}`)
+      else throw badRequest(`body field ${name}`, `must be true or false, got ${showValue(value)}`)
     }
     checkLoosening(access, request, changes)
     const values = given === undefined ? null : store.preview(given, request.exchange.method === 'PATCH')
@@ -34,47 +32,37 @@ export function createUiStateEndpoints(access: AccessState, store: UiStore): rea
     access.apply(changes)
     return reply(request, warnings)
   }
-  const reply = (request: ControlRequest, warnings: readonly string[] | null = null): ControlReply => {
+  const reply = (request: ControlRequest, notes: readonly string[] | null = null): ControlReply => {
     const { values, problem } = store.read()
-    const shown = [...(warnings ?? []), ...(problem === null ? [] : [problem])]
-    // The history of Try may hold private values.
-    const kept = request.details ? { store: values } : {}
-    const more = warnings === null && shown.length === 0 ? {} : { warnings: shown }
-    return { status: 200, body: { ...toSnapshot(access, request), ...kept, ...more } }
+    const { flags, canLogIn } = access
+    const warnings = [...(notes ?? []), ...(problem === null ? [] : [problem])]
+    return json({
+      ...Object.fromEntries(Object.entries(SWITCHES).map(([name, field]) => [name, flags[field]])),
+      login_enabled: canLogIn,
+      current_user: request.caller.session?.user ?? null,
+      // The history of Try may hold private values.
+      ...(request.details && { store: values }),
+      ...((notes !== null || warnings.length > 0) && { warnings }),
+    })
   }
   return [
-    { method: 'GET', path, access: READ, handle: request => reply(request) },
-    { method: 'POST', path, access: WRITE, handle: change },
-    { method: 'PUT', path, access: WRITE, handle: change },
-    { method: 'PATCH', path, access: WRITE, handle: change },
-    {
-      method: 'DELETE',
-      path,
-      access: WRITE,
-      handle: request => {
-        checkLoosening(access, request, null)
-        store.write({})
-        access.apply(null)
-        return reply(request)
-      },
-    },
+    endpoint('GET /_fn/ui-state', 'read', request => reply(request)),
+    endpoint('POST /_fn/ui-state', 'write', change),
+    endpoint('PUT /_fn/ui-state', 'write', change),
+    endpoint('PATCH /_fn/ui-state', 'write', change),
+    endpoint('DELETE /_fn/ui-state', 'write', request => {
+      checkLoosening(access, request, null)
+      store.write({})
+      access.apply(null)
+      return reply(request)
+    }),
   ]
 }
 
 /** @throws GatewayError FORBIDDEN */
-function checkLoosening(access: AccessState, request: ControlRequest, changes: Partial<Switches> | null): void {
-  if (access.isLoosening(access.preview(changes)) && !isAdministrator(request.caller, access.flags)) {
+function checkLoosening(access: AccessState, { caller }: ControlRequest, changes: Partial<Switches> | null): void {
+  if (access.isLoosening(access.preview(changes)) && !isAdministrator(caller, access.flags))
     throw new GatewayError('FORBIDDEN', 'this lets more callers in or lets them do more: it needs the admin token')
-  }
-}
-
-function toSnapshot({ flags, canLogIn }: AccessState, { caller }: ControlRequest): Record<string, unknown> {
-  const switches = Object.entries(SWITCHES).map(([name, field]) => [name, flags[field]])
-  return {
-    ...Object.fromEntries(switches),
-    login_enabled: canLogIn,
-    current_user: caller.session?.user ?? null,
-  }
 }
 
 // The store of the console: a JSON object in `.svc/console/state.json`.
@@ -85,12 +73,6 @@ const MODE = 0o600
 
 type UiValues = Readonly<Record<string, unknown>>
 
-interface StoredValues {
-  values: UiValues
-  /** Why what is in the file is not used; null when it is. */
-  problem: string | null
-}
-
 export class UiStore {
   readonly #folder: OwnFolder
 
@@ -100,7 +82,8 @@ export class UiStore {
   }
 
   /** Never throws: a file that cannot be used counts as missing, and the problem is returned. */
-  read(): StoredValues {
+  read(): { values: UiValues; problem: string | null } {
+    const toUnused = (why: string) => ({ values: {}, problem: `.svc/console/${FILE} is not used: it ${why}` })
     try {
       const size = this.#folder.statFile(FILE)?.size ?? null
       if (size === null) return { values: {}, problem: null }
@@ -121,7 +104,7 @@ export class UiStore {
    */
   preview(given: unknown, isPart: boolean): UiValues {
     if (given !== null && !isObject(given))
-      throw new GatewayError('BAD_REQUEST', `body field store must be an object, got ${showValue(given)}`)
+      throw badRequest('body field store', `must be an object, got ${showValue(given)}`)
     const values = isPart && given !== null ? merge(this.read().values, given) : (given ?? {})
     const bytes = Buffer.byteLength(JSON.stringify(values))
     if (bytes <= UI_STORE_BYTES) return values
@@ -145,8 +128,4 @@ export class UiStore {
 function merge(values: UiValues, changes: UiValues): UiValues {
   const isTaken = (name: string): boolean => Object.hasOwn(changes, name) && changes[name] === null
   return Object.fromEntries(Object.entries({ ...values, ...changes }).filter(([name]) => !isTaken(name)))
-}
-
-function toUnused(why: string): StoredValues {
-  return { values: {}, problem: `.svc/console/${FILE} is not used: it ${why}` }
 }

@@ -6,110 +6,74 @@ import { GatewayError } from '../core/errors.ts'
 import { readMemoryOf } from '../core/host.ts'
 import type { LentWorker } from '../runtime/dispatcher.ts'
 import type { Runtime } from '../runtime/runtime.ts'
-import type { Worker } from '../runtime/worker.ts'
-import { type AcceptorFacts, type ControlContext, type Endpoint, READ } from './endpoint.ts'
+import { type ControlContext, type Endpoint, endpoint, json } from './endpoint.ts'
 import { toSeconds } from './records.ts'
 
 export function createWorkerEndpoints(context: ControlContext): readonly Endpoint[] {
   return [
-    {
-      method: 'GET',
-      path: '/_fn/workers',
-      access: READ,
-      handle: async ({ details }) => {
-        if (!details)
-          throw new GatewayError('FORBIDDEN', 'processes are shown to local callers and with the admin token')
-        return { status: 200, body: await toWorkersRecord(context) }
-      },
-    },
+    endpoint('GET /_fn/workers', 'read', async ({ details }) => {
+      if (!details) throw new GatewayError('FORBIDDEN', 'processes are shown to local callers and with the admin token')
+      return json(await toWorkersRecord(context))
+    }),
   ]
 }
 
 async function toWorkersRecord({ clock, runtimes, dispatcher, processes }: ControlContext): Promise<object> {
-  const workers = [...dispatcher.workers()]
-  const lent = [...dispatcher.lentWorkers]
+  const workers = [...dispatcher.workers()].map(({ fn, worker }) => {
+    const { activity: state, inflight } = worker
+    return { fn, worker, activity: { state, inflight: inflight.size, calls: inflight.total } }
+  })
+  // The calls of a worker that is lent to another process are known there alone.
+  const lent = [...dispatcher.lentWorkers].map(worker => {
+    return { fn: worker.fn, worker, activity: { state: 'lent', inflight: null, calls: null } }
+  })
+  const all = [...workers, ...lent]
   const growth = dispatcher.growth()
   const daemons = [...runtimes.values()].flatMap(runtime => runtime.daemons ?? [])
-  const others = processes()?.acceptors ?? []
-  const own = [...daemons.map(({ facts }) => facts.pid), ...others.map(({ pid }) => pid)]
-  const facts: Facts = {
-    memory: await readMemoryOf(own.filter(pid => pid !== null)),
-    // Each stands behind a guard that ends it; what the handler holds is its child's.
-    workerMemory: await readMemoryOf(
-      [...workers.map(({ worker }) => worker), ...lent].map(({ pid }) => pid).filter(pid => pid !== null),
-      true,
-    ),
-    // The monotonic clock's times as the wall clock has them now.
-    offset: clock.wall() - clock.monotonic(),
+  const acceptors = processes()?.acceptors ?? []
+  const isKnown = (pid: number | null): pid is number => pid !== null
+  const own = [...daemons.map(({ facts }) => facts.pid), ...acceptors.map(({ pid }) => pid)].filter(isKnown)
+  const memory = await readMemoryOf(own)
+  // Each stands behind a guard that ends it; what the handler holds is its child's.
+  const workerMemory = await readMemoryOf(all.map(({ worker }) => worker.pid).filter(isKnown), true)
+  // The monotonic clock's times as the wall clock has them now.
+  const offset = clock.wall() - clock.monotonic()
+  const toTime = (at: number | null): number | null => (at === null ? null : toSeconds(Math.round(at + offset)))
+  const bytesOf = (pid: number | null, sizes = memory): number | null =>
+    pid === null ? null : (sizes.get(pid) ?? null)
+
+  const toDaemonRecord = (daemon: NonNullable<Runtime['daemons']>[number]): object => {
+    const { index, uri, up, reason } = daemon.health()
+    const { pid, restarts, upSince } = daemon.facts
+    return {
+      ...{ index, uri, up, reason, pid, restarts },
+      ...{ started_at: toTime(upSince), memory_bytes: bytesOf(pid) },
+    }
   }
+  const toWorkerRecord = (
+    fn: FunctionVersion,
+    { socketIndex, pid, startedAt }: Pick<LentWorker, 'socketIndex' | 'pid' | 'startedAt'>,
+    activity: object,
+  ): object => ({
+    ...{ key: fn.key, socket: socketIndex },
+    ...activity,
+    ...{ started_at: toTime(startedAt), pid, memory_bytes: bytesOf(pid, workerMemory) },
+  })
   const records = [...runtimes].map(([name, runtime]) => [
     name,
     {
-      daemons: (runtime.daemons ?? []).map(daemon => toDaemonRecord(daemon, facts)),
-      workers: [
-        ...workers
-          .filter(({ fn }) => fn.runtime === name)
-          .map(({ fn, worker }) => toWorkerRecord(fn, worker, toActivity(worker), facts)),
-        ...lent.filter(({ fn }) => fn.runtime === name).map(one => toWorkerRecord(one.fn, one, LENT, facts)),
-      ],
+      daemons: (runtime.daemons ?? []).map(toDaemonRecord),
+      workers: all
+        .filter(({ fn }) => fn.runtime === name)
+        .map(({ fn, worker, activity }) => toWorkerRecord(fn, worker, activity)),
       growth: growth.filter(({ fn }) => fn.runtime === name).map(one => ({ key: one.fn.key, ...one.growth })),
     },
   ])
-  const gateway = { ...toGatewayRecord(), fronts: others.map(one => toAcceptorRecord(one, facts)) }
-  return { runtimes: Object.fromEntries(records), gateway }
-}
-
-interface Facts {
-  /** Bytes by process. */
-  memory: ReadonlyMap<number, number>
-  workerMemory: ReadonlyMap<number, number>
-  offset: number
-}
-
-function toDaemonRecord(daemon: NonNullable<Runtime['daemons']>[number], { memory, offset }: Facts): object {
-  const { index, uri, up, reason } = daemon.health()
-  const { pid, restarts, upSince } = daemon.facts
-  return {
-    ...{ index, uri, up, reason, pid, restarts },
-    started_at: upSince === null ? null : toSeconds(Math.round(upSince + offset)),
-    memory_bytes: pid === null ? null : (memory.get(pid) ?? null),
-  }
-}
-
-/** The calls of a worker that is lent to another process are known there alone. */
-function toWorkerRecord(
-  fn: FunctionVersion,
-  { socketIndex, pid, startedAt }: Pick<LentWorker, 'socketIndex' | 'pid' | 'startedAt'>,
-  activity: object,
-  { workerMemory, offset }: Facts,
-): object {
-  return {
-    key: fn.key,
-    socket: socketIndex,
-    ...activity,
-    started_at: toSeconds(Math.round(startedAt + offset)),
-    pid,
-    memory_bytes: pid === null ? null : (workerMemory.get(pid) ?? null),
-  }
-}
-
-const LENT = { state: 'lent', inflight: null, calls: null }
-
-function toActivity({ activity, inflight }: Worker): object {
-  return { state: activity, inflight: inflight.size, calls: inflight.total }
-}
-
-function toAcceptorRecord(
-  { pid, isServing, connections, startedAt }: AcceptorFacts,
-  { memory, offset }: Facts,
-): object {
-  return {
-    pid,
-    serving: isServing,
-    connections,
-    started_at: toSeconds(Math.round(startedAt + offset)),
-    memory_bytes: memory.get(pid) ?? null,
-  }
+  const fronts = acceptors.map(({ pid, isServing, connections, startedAt }) => ({
+    ...{ pid, serving: isServing, connections },
+    ...{ started_at: toTime(startedAt), memory_bytes: bytesOf(pid) },
+  }))
+  return { runtimes: Object.fromEntries(records), gateway: { ...toGatewayRecord(), fronts } }
 }
 
 function toGatewayRecord(): object {

@@ -1,9 +1,11 @@
-/** The functions root as one immutable catalog: what every request of one moment is answered from. Owner: §1. */
+/** The functions root as one immutable catalog: how it is read, read again, searched, and called by name. Owner: §1. */
 
 import type { OuterEnv } from '../config/function-env.ts'
-import type { Clock } from '../core/clock.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
+import { type Clock, Timer } from '../core/clock.ts'
+import { GatewayError, isThrottled, type Warning } from '../core/errors.ts'
 import { type Method, toFunctionKey } from '../core/identity.ts'
-import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
+import { DEFAULT_VERSION_LABEL, toFunctionPath } from '../core/versions.ts'
 import { LuaChecks } from '../discovery/callable.ts'
 import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from '../discovery/discover.ts'
 import { NODE_DISK } from '../discovery/disk.ts'
@@ -13,14 +15,18 @@ import type { Revisions } from '../discovery/functions.ts'
 import { readSnapshot, type Snapshot } from '../discovery/snapshot.ts'
 import type { Watcher, WatchOptions } from '../discovery/watch.ts'
 import type { FileReader } from '../files/function-file.ts'
-import type { Step } from '../http/exchange.ts'
 import type { ChosenHome } from '../http/home.ts'
 import type { PublicCatalog } from '../http/public.ts'
+import type { RequestIds } from '../invocation/event.ts'
+import { type InternalRequest, type InternalResult, invokeInternal } from '../invocation/internal-call.ts'
+import type { Invoker } from '../invocation/invoke.ts'
+import type { Journal } from '../observe/journal.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import { findCallRoute } from '../router/call-route.ts'
 import { countRecords, type RouteCounts, type RouteRecords, toRecords } from '../router/route-records.ts'
 import { type RouteTable, RouteTableBuilder } from '../router/route-table.ts'
+import { ping, type PingOutcome } from '../scheduler/keep-warm.ts'
 import type { SchemaStore } from '../validation/schema-store.ts'
-import type { FunctionVersion } from '../core/catalog.ts'
-import { GatewayError, type Warning } from '../core/errors.ts'
 
 export interface Catalog extends PublicCatalog {
   readonly discovery: Discovery
@@ -91,21 +97,17 @@ function toRoutes(mapped: RouteRecords['mapped_routes']): Map<string, string[]> 
     for (const { runtime, name, version, methods } of owners) {
       for (const method of methods) {
         const key = `${runtime} ${name} ${version} ${method}`
-        const list = routes.get(key)
-        if (list === undefined) routes.set(key, [route])
-        else list.push(route)
+        const list = routes.get(key) ?? []
+        routes.set(key, list)
+        list.push(route)
       }
     }
   }
   return routes
 }
 
-export interface CatalogSteps {
-  before: readonly Step[]
-  after: readonly Step[]
-  homes: readonly ChosenHome[]
-  warnings: readonly Warning[]
-}
+/** The steps around routing that a tree brings along: homes, assets. */
+export type CatalogSteps = Pick<Catalog, 'before' | 'after' | 'homes' | 'warnings'>
 
 interface CatalogOptions extends DiscoverOptions {
   rootPath: string
@@ -123,17 +125,7 @@ interface CatalogOptions extends DiscoverOptions {
   schemas?: SchemaStore
   /** What functions get from outside the root, read at each load. */
   outerEnv: () => OuterEnv
-  /** The steps around routing that a tree brings along: homes, assets. */
   steps: (discovery: Discovery, routes: RouteTable) => CatalogSteps
-}
-
-/** The routes of a discovery. */
-interface Routing {
-  readonly discovery: Discovery
-  readonly routes: RouteTable
-  readonly records: () => RouteRecords
-  /** How many those are, without making them. */
-  readonly counts: () => RouteCounts
 }
 
 /** Reads and re-reads the root; what did not change is reused. */
@@ -144,8 +136,7 @@ export class CatalogLoader {
   readonly #lua: LuaChecks | null
   readonly #times: FolderTimes
   #snapshot: Snapshot | null = null
-  /** Made of the last discovery: the same one has the same routes. */
-  #last: Routing | null = null
+  #last: Pick<Catalog, 'discovery' | 'routes' | 'records' | 'counts'> | null = null
 
   constructor(options: CatalogOptions) {
     this.#options = options
@@ -162,60 +153,50 @@ export class CatalogLoader {
 
   /** @param changed - files and folders below the root that may have changed; null looks at all of them */
   async load(changed: Iterable<string> | null): Promise<Catalog> {
-    const { rootPath, now, outerEnv, revisions, steps, readFile } = this.#options
+    const { rootPath, now, outerEnv, revisions, steps, schemas, readFile } = this.#options
     const disk = { ...NODE_DISK, ...(readFile && { readFile }) }
-    const previous = this.#snapshot
-    const suspects = changed === null && previous !== null ? await this.#times.findChanged(previous) : changed
     const times = this.#times
-    this.#snapshot = await readSnapshot({ rootPath, previous, changed: suspects, times, disk, ...SNAPSHOT_RULES })
-    const { shortage } = this.#snapshot
-    const discovery = this.#discoverer.discover(this.#snapshot, outerEnv(), revisions?.())
+    const previous = this.#snapshot
+    const suspects = changed === null && previous !== null ? await times.findChanged(previous) : changed
+    const snapshot = await readSnapshot({ rootPath, previous, changed: suspects, times, disk, ...SNAPSHOT_RULES })
+    this.#snapshot = snapshot
+    const { shortage } = snapshot
+    const discovery = this.#discoverer.discover(snapshot, outerEnv(), revisions?.())
     const sourceWarnings = (await this.#lua?.check(discovery.functions)) ?? []
-    const schemaWarnings = (await this.#options.schemas?.load(discovery.functions)) ?? []
-    const { routes, records, counts } = this.#routingOf(discovery)
-    const { before, after, homes, warnings } = steps(discovery, routes)
+    const schemaWarnings = (await schemas?.load(discovery.functions)) ?? []
+    // The same discovery has the same routes.
+    if (this.#last?.discovery !== discovery) this.#last = toRouting(discovery, this.#routes)
+    const { routes } = this.#last
+    const added = steps(discovery, routes)
+    const found = [...discovery.warnings, ...sourceWarnings, ...schemaWarnings, ...routes.warnings, ...added.warnings]
     return {
-      discovery,
-      snapshot: this.#snapshot,
+      ...this.#last,
+      ...added,
+      snapshot,
       functions: discovery.byKey,
-      routes,
-      before,
-      after,
-      homes,
-      warnings: [
-        ...(shortage === null ? [] : [shortage]),
-        ...discovery.warnings,
-        ...sourceWarnings,
-        ...schemaWarnings,
-        ...routes.warnings,
-        ...warnings,
-      ],
+      warnings: shortage === null ? found : [shortage, ...found],
       isRead: shortage === null,
       generatedAt: now(),
-      records,
-      counts,
     }
-  }
-
-  #routingOf(discovery: Discovery): Routing {
-    if (this.#last?.discovery === discovery) return this.#last
-    const routes = this.#routes.build(discovery.claims, discovery.functions)
-    // Kept by who uses them: of ten thousand routes they are 4 MB, which most gateways never need again.
-    let made: WeakRef<RouteRecords> | null = null
-    let counted: RouteCounts | null = null
-    const records = (): RouteRecords => {
-      const known = made?.deref()
-      if (known !== undefined) return known
-      const fresh = toRecords(routes)
-      made = new WeakRef(fresh)
-      return fresh
-    }
-    this.#last = { discovery, routes, records, counts: () => (counted ??= countRecords(routes)) }
-    return this.#last
   }
 }
 
-// // When the tree is read again: asked for, seen by the watcher, or because the last reading was not whole.
+function toRouting(discovery: Discovery, builder: RouteTableBuilder) {
+  const routes = builder.build(discovery.claims, discovery.functions)
+  // Kept by their users: of ten thousand routes they are 4 MB, which most gateways never need again.
+  let made: WeakRef<RouteRecords> | null = null
+  let counted: RouteCounts | null = null
+  const records = (): RouteRecords => {
+    const known = made?.deref()
+    if (known !== undefined) return known
+    const fresh = toRecords(routes)
+    made = new WeakRef(fresh)
+    return fresh
+  }
+  return { discovery, routes, records, counts: () => (counted ??= countRecords(routes)) }
+}
+
+// The tree is read again on request, after a change that the watcher saw, and when the last reading was not whole.
 //   reload ─► nothing runs ─► load
 //          └► one runs ─────► one more after it, which covers everything asked for meanwhile
 
@@ -239,21 +220,17 @@ export interface ReloaderOptions {
   onFailure: (error: unknown) => void
 }
 
-interface Waiting {
-  changed: Set<string> | null
-  done: Promise<void>
-}
-
 export class Reloader {
   readonly #options: ReloaderOptions
+  readonly #retryTimer: Timer
   #running: Promise<void> | null = null
-  #waiting: Waiting | null = null
+  #waiting: { changed: Set<string> | null; done: Promise<void> } | null = null
   #watcher: Watcher | null = null
-  #retryTimer: NodeJS.Timeout | null = null
   #isClosed = false
 
   constructor(options: ReloaderOptions) {
     this.#options = options
+    this.#retryTimer = new Timer(options.clock, true)
   }
 
   get isWatching(): boolean {
@@ -281,9 +258,16 @@ export class Reloader {
       })
       return this.#running
     }
-    if (this.#waiting === null) return this.#wait(this.#running, changed, cause)
-    if (changed === null || this.#waiting.changed === null) this.#waiting.changed = null
-    else for (const path of changed) this.#waiting.changed.add(path)
+    if (this.#waiting === null) {
+      const waiting = { changed: changed === null ? null : new Set(changed), done: Promise.resolve() }
+      const next = (): Promise<void> => {
+        this.#waiting = null
+        return this.reload(waiting.changed, cause)
+      }
+      waiting.done = this.#running.then(next, next)
+      this.#waiting = waiting
+    } else if (changed === null) this.#waiting.changed = null
+    else for (const path of changed) this.#waiting.changed?.add(path)
     return this.#waiting.done
   }
 
@@ -291,37 +275,131 @@ export class Reloader {
   async close(): Promise<void> {
     this.#isClosed = true
     this.#watcher?.close()
-    if (this.#retryTimer !== null) this.#options.clock.clearTimeout(this.#retryTimer)
+    this.#retryTimer.clear()
     await this.#running?.catch(() => {})
-  }
-
-  #wait(running: Promise<void>, changed: Changed, cause: string): Promise<void> {
-    const waiting: Waiting = { changed: changed === null ? null : new Set(changed), done: Promise.resolve() }
-    const next = () => {
-      this.#waiting = null
-      return this.reload(waiting.changed, cause)
-    }
-    waiting.done = running.then(next, next)
-    this.#waiting = waiting
-    return waiting.done
   }
 
   async #load(changed: Changed, cause: string): Promise<void> {
     const isWhole = await this.#options.load(changed, cause)
-    if (!isWhole) this.#retryLater()
+    if (isWhole || this.#isClosed || this.#retryTimer.isSet) return
+    this.#retryTimer.set(TREE_RETRY_MS, () => void this.#reloadQuietly(null, 'retry'))
   }
 
   /** A reload that no caller waits for. */
   #reloadQuietly(changed: Changed, cause: string): Promise<void> {
     return this.reload(changed, cause).catch(error => this.#options.onFailure(error))
   }
+}
 
-  #retryLater(): void {
-    if (this.#retryTimer !== null || this.#isClosed) return
-    this.#retryTimer = this.#options.clock.setTimeout(() => {
-      this.#retryTimer = null
-      void this.#reloadQuietly(null, 'retry')
-    }, TREE_RETRY_MS)
-    this.#retryTimer.unref?.()
+// Calls of functions by name: those of a host program, of the control plane, of jobs and schedules.
+
+export interface InvokeRequest {
+  version?: string | null
+  runtime?: string
+  method?: string
+  query?: Readonly<Record<string, unknown>>
+  headers?: Readonly<Record<string, string>>
+  body?: string | Buffer | null
+  /** Becomes `event.context.user`. */
+  context?: Readonly<Record<string, unknown>> | null
+  /** A path at which the function answers (`/users/7`), or one of its routes (`/users/:id`) for `params`; its name's own path by default. */
+  route?: string | null
+  /** Values for the params of `route`, or of the function's route that has these params. */
+  params?: Readonly<Record<string, string>> | null
+  /** Stops the call, wherever it is; the result then has status 0. */
+  signal?: AbortSignal
+}
+
+export interface InvokeResult extends InternalResult {
+  /** The path that the handler saw. */
+  path: string
+  /** The route that it was matched by; null for a call by name alone. */
+  route: string | null
+}
+
+interface FunctionCallsOptions {
+  invoker: Invoker
+  requestIds: RequestIds
+  journal: Pick<Journal, 'callFailed'>
+  metrics: Pick<Metrics, 'functions'>
+  /** The catalog in force now. */
+  catalog: () => Pick<Catalog, 'discovery' | 'routes'>
+}
+
+/** The request that a call was asked for with: its id and trace, and the address that it came from. */
+interface Asker {
+  id?: string
+  ip?: string
+  trace?: string
+  traceState?: string | null
+}
+
+/** A call by name, ready to run. */
+interface NamedCall extends InternalRequest {
+  /** The route that was asked for; null for the name alone. */
+  pattern: string | null
+}
+
+export class FunctionCalls {
+  readonly #options: FunctionCallsOptions
+
+  constructor(options: FunctionCallsOptions) {
+    this.#options = options
   }
+
+  /** Runs a call through the same admission as public HTTP. Never rejects; only the log would show its failure. */
+  async run(request: InternalRequest): Promise<InternalResult> {
+    const { invoker, journal, metrics } = this.#options
+    const result = await invokeInternal(invoker, request)
+    metrics.functions.count(request.fn, result.status, result.latencyMs, result.queuedMs, isThrottled(result.error))
+    if (result.error !== null) journal.callFailed({ ...request, trace: result.trace }, result.error)
+    return result
+  }
+
+  /** @throws GatewayError as `prepare` does */
+  async byName(name: string, request: InvokeRequest): Promise<InvokeResult> {
+    const call = this.prepare(name, request)
+    return { ...(await this.run(call)), path: call.path, route: call.pattern }
+  }
+
+  /**
+   * What `run` takes, for a function by its name.
+   * @throws GatewayError NOT_FOUND; ROUTE_CONFLICT when several runtimes have that name; BAD_REQUEST for a route or params that are not its own
+   */
+  prepare(name: string, request: InvokeRequest, { id, ip = '', trace, traceState }: Asker = {}): NamedCall {
+    const { discovery, routes } = this.#options.catalog()
+    const fn = findFunction(discovery.functions, name, request.version ?? null, request.runtime ?? null)
+    const method = request.method ?? fn.policy.methods[0] ?? 'GET'
+    return {
+      fn,
+      id: id ?? this.#options.requestIds.next(),
+      method,
+      ...toTarget(routes, fn, method, request),
+      query: request.query ?? {},
+      headers: request.headers ?? {},
+      body: request.body ?? null,
+      user: request.context ?? null,
+      ip,
+      trace: trace ?? null,
+      traceState: traceState ?? null,
+      ...(request.signal !== undefined && { signal: request.signal }),
+    }
+  }
+
+  /** Keeps a function warm. Never rejects. */
+  ping(fn: FunctionVersion): Promise<PingOutcome> {
+    return ping(request => this.run(request), this.#options.requestIds, fn)
+  }
+}
+
+/** The path of a call by name: that of the route that was asked for, else that of the function's own name. */
+function toTarget(
+  routes: RouteTable,
+  fn: FunctionVersion,
+  method: string,
+  { route = null, params = null, headers = {} }: InvokeRequest,
+): Pick<NamedCall, 'path' | 'params' | 'pattern'> {
+  if (route === null && params === null) return { path: toFunctionPath(fn.name, fn.version), params: {}, pattern: null }
+  const host = Object.entries(headers).find(([name]) => name.toLowerCase() === 'host')?.[1] ?? ''
+  return findCallRoute(routes, fn, { method, route, params: params ?? {}, host })
 }

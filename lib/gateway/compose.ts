@@ -12,14 +12,8 @@ import { toPolicyDefaults } from '../config/policy-layers.ts'
 import { ENV_FILES } from '../config/project-file.ts'
 import { readPowers } from '../config/setting-checks.ts'
 import type { ResolvedSettings, Settings } from '../config/settings.ts'
-import {
-  type ControlParts,
-  ControlPlane,
-  createControlParts,
-  type EndpointPath,
-  toEndpointPaths,
-} from '../control/control-plane.ts'
-import { type ControlContext, OpenStreams } from '../control/endpoint.ts'
+import { type ControlPlane, createControlPlane, type EndpointPath, toEndpointPaths } from '../control/control-plane.ts'
+import type { ControlContext } from '../control/endpoint.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type Descriptors, toPythonHostEnv } from '../core/host.ts'
@@ -28,7 +22,6 @@ import type { Lifecycle } from '../core/transitions.ts'
 import { toFunctionPath, toFunctionLabels } from '../core/versions.ts'
 import { toResultText } from '../dependencies/build.ts'
 import { Dependencies } from '../dependencies/dependencies.ts'
-import type { InstallStep } from '../dependencies/install-step.ts'
 import { Installer } from '../dependencies/install.ts'
 import { createNodeStep } from '../dependencies/node.ts'
 import { createPhpStep } from '../dependencies/php.ts'
@@ -48,9 +41,8 @@ import { RootLock } from '../files/root-lock.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { type PublicCatalog, PublicHandler } from '../http/public.ts'
 import { createRequestListener } from '../http/request-record.ts'
-import { Admission, type AdmissionSnapshot } from '../invocation/admission.ts'
+import { Admission } from '../invocation/admission.ts'
 import { RequestIds, toStaticContext } from '../invocation/event.ts'
-import { TrustedProxies } from '../invocation/forwarded-headers.ts'
 import { Invoker, type InvokerOptions } from '../invocation/invoke.ts'
 import { CallbackSender } from '../jobs/callback-sender.ts'
 import { FileStore } from '../jobs/file-store.ts'
@@ -72,11 +64,11 @@ import {
   CatalogLoader,
   createRoutesOf,
   findFunction,
+  FunctionCalls,
   Reloader,
   type ReloaderOptions,
 } from './catalog-loader.ts'
 import { toPolicySources } from './explain-request.ts'
-import { FunctionCalls } from './function-calls.ts'
 import { Listeners } from './listeners.ts'
 import type { Host } from './options.ts'
 import { createCatalogSteps, createHandlerParts, createSchemas, type HandlerOptions } from './serving.ts'
@@ -123,18 +115,17 @@ export function compose(
   }
   const jobs = createJobs(parts)
   const scheduler = createScheduler(parts)
-  const control = createControlParts({
+  const control = createControlPlane({
     ...parts,
     ...gateway,
     ...{ sources, configFile, jobs, scheduler, dependencies },
-    streams: new OpenStreams(),
     find: (name, version, runtime) => findFunction(catalog().discovery.functions, name, version, runtime),
     unservedReason,
     policySourcesOf: fn => toPolicySources(fn, catalog().snapshot, toPolicyDefaults(settings)),
     runtimes: runtimes.byName,
     dispatcher: runtimes.dispatcher,
   })
-  const handlers = createHttpHandlers(parts, control)
+  const handlers = createHttpHandlers(parts, control.handle)
   const listeners = new Listeners({
     public: handlers.public.handle,
     control: handlers.control?.handle ?? null,
@@ -217,40 +208,49 @@ function createMetrics(counted: Counted): Metrics {
   counted.journal.events.on('reload', () => metrics.reload('ok'))
   counted.journal.events.on('schedule', ({ error }) => metrics.scheduleRun(error === null ? 'ok' : 'failed'))
   metrics.register(() => toAdmissionText(counted))
-  metrics.register(() => toWorkersText(counted))
   metrics.register(() => toOthersText(counted))
   return metrics
 }
 
-function* toAdmissionText({ admission, functions }: Counted): Generator<string> {
-  const known = functions()
-  const rows = admission.snapshot().filter(({ key }) => known.has(key))
-  const labelsOf = ({ key }: AdmissionSnapshot): string => toLabels(toFunctionLabels(known.get(key)!))
-  if (rows.length === 0) return
-  yield toFamilyHead('fn_calls_in_flight', 'gauge', 'Calls that have a slot.')
-  for (const row of rows) yield toSample('fn_calls_in_flight', labelsOf(row), row.active)
-  yield toFamilyHead('fn_queue_depth', 'gauge', 'Calls that wait for a slot.')
-  for (const row of rows) yield toSample('fn_queue_depth', labelsOf(row), row.queued)
-  yield toFamilyHead('fn_refused_total', 'counter', 'Calls that got no slot, by why.')
-  for (const row of rows) {
-    const labels = labelsOf(row)
-    yield toSample('fn_refused_total', `${labels},reason="overflow"`, row.overflows)
-    yield toSample('fn_refused_total', `${labels},reason="queue_timeout"`, row.queue_timeouts)
-  }
-}
-
-const STATES = ['starting', 'idle', 'busy', 'ending', 'lent'] as const
-
-function* toWorkersText({ runtimes }: Counted): Generator<string> {
-  let head = toFamilyHead('fn_workers', 'gauge', 'Workers by what they do.')
-  for (const { fn, counts } of runtimes.dispatcher.workerStates()) {
-    const labels = toLabels(toFunctionLabels(fn))
-    yield head + STATES.map(state => toSample('fn_workers', `${labels},state="${state}"`, counts[state])).join('')
+/** A family in pieces: the sender may pause between two. */
+function* toRows(
+  name: string,
+  type: 'gauge' | 'counter',
+  help: string,
+  rows: Iterable<readonly [labels: string, value: number]>,
+): Generator<string> {
+  let head = toFamilyHead(name, type, help)
+  for (const [labels, value] of rows) {
+    yield head + toSample(name, labels, value)
     head = ''
   }
 }
 
+function* toAdmissionText({ admission, functions }: Counted): Generator<string> {
+  const known = functions()
+  const rows = admission.snapshot().flatMap(row => {
+    const fn = known.get(row.key)
+    return fn === undefined ? [] : [{ ...row, labels: toLabels(toFunctionLabels(fn)) }]
+  })
+  const active = rows.map(row => [row.labels, row.active] as const)
+  yield* toRows('fn_calls_in_flight', 'gauge', 'Calls that have a slot.', active)
+  const queued = rows.map(row => [row.labels, row.queued] as const)
+  yield* toRows('fn_queue_depth', 'gauge', 'Calls that wait for a slot.', queued)
+  const refused = rows.flatMap(({ labels, overflows, queue_timeouts }) => [
+    [`${labels},reason="overflow"`, overflows] as const,
+    [`${labels},reason="queue_timeout"`, queue_timeouts] as const,
+  ])
+  yield* toRows('fn_refused_total', 'counter', 'Calls that got no slot, by why.', refused)
+}
+
+const STATES = ['starting', 'idle', 'busy', 'ending', 'lent'] as const
+
 function* toOthersText({ runtimes, edge }: Counted): Generator<string> {
+  const workers = [...runtimes.dispatcher.workerStates()].flatMap(({ fn, counts }) => {
+    const labels = toLabels(toFunctionLabels(fn))
+    return STATES.map(state => [`${labels},state="${state}"`, counts[state]] as const)
+  })
+  yield* toRows('fn_workers', 'gauge', 'Workers by what they do.', workers)
   const up = [...runtimes.byName].map(([name, runtime]) => [{ runtime: name }, runtime.health().up ? 1 : 0] as const)
   yield toFamily('fn_runtime_up', 'gauge', 'Whether a runtime can serve: 1 or 0.', up)
   const results = Object.entries(edge.results).map(([result, count]) => [{ result }, count] as const)
@@ -258,43 +258,26 @@ function* toOthersText({ runtimes, edge }: Counted): Generator<string> {
   yield toFamily('fn_edge_in_flight', 'gauge', 'Upstream requests under way.', [[{}, edge.active]])
 }
 
-function createJobs({
-  settings,
-  inspect,
-  clock,
-  journal,
-  lock,
-  admission,
-  edge,
-  calls,
-  metrics,
-  catalog,
-  routesOf,
-}: CallingParts): Jobs {
+function createJobs(parts: CallingParts): Jobs {
+  const { settings, inspect, clock, journal, lock, admission, edge, calls, metrics, catalog, routesOf } = parts
   const folder = new OwnFolder(settings.functionsRoot, '.svc', 'jobs')
   const onLog = (level: 'warn' | 'error', message: string): void => journal.log(level, message)
   const functionOf = (key: string): FunctionVersion | null => catalog().functions.get(key) ?? null
   const store = new FileStore({
-    folder,
-    lock,
+    ...{ folder, lock },
     now: () => clock.wall(),
     onProblem: message => onLog('warn', message),
   })
   const jobs = new Jobs({
-    clock,
+    ...{ clock, store, functionOf, admission, routesOf, onLog },
     enabled: settings.jobsEnabled && !inspect,
     maxConcurrency: settings.jobsMaxConcurrency,
     maxResultBytes: settings.jobsMaxResultBytes,
-    store,
     hasStored: () => folder.isThere(),
     call: request => calls.run(request),
-    functionOf,
-    admission,
     find: (name, version, runtime) => findFunction(catalog().discovery.functions, name, version, runtime),
-    routesOf,
     callbacks: new CallbackSender({ network: edge, secret: settings.jobsCallbackSecret, store, functionOf, onLog }),
     onEvent: record => journal.events.emit('job', record),
-    onLog,
   })
   metrics.register(() => {
     const rows = Object.entries(jobs.counts()).map(([state, count]) => [{ state }, count] as const)
@@ -303,29 +286,20 @@ function createJobs({
   return jobs
 }
 
-function createScheduler({
-  settings,
-  inspect,
-  clock,
-  journal,
-  lock,
-  calls,
-  requestIds,
-  routesOf,
-}: CallingParts): Scheduler {
-  const store = new FileScheduleStore({
-    folder: new OwnFolder(settings.functionsRoot, '.svc'),
-    path: settings.schedulerStatePath,
-    persists: settings.schedulerPersistEnabled,
-    lock,
-    now: () => clock.wall(),
-  })
+function createScheduler(parts: CallingParts): Scheduler {
+  const { settings, inspect, clock, journal, lock, calls, requestIds, routesOf } = parts
   return new Scheduler({
     clock,
     tickMs: settings.schedulerIntervalSeconds * 1000,
     enabled: settings.schedulerEnabled && !inspect,
     persistMs: settings.schedulerPersistIntervalSeconds * 1000,
-    store,
+    store: new FileScheduleStore({
+      folder: new OwnFolder(settings.functionsRoot, '.svc'),
+      path: settings.schedulerStatePath,
+      persists: settings.schedulerPersistEnabled,
+      lock,
+      now: () => clock.wall(),
+    }),
     call: run => {
       const { fn, policy } = run
       const path = pickPath(fn, routesOf(fn, policy.method), toFunctionPath(fn.name, fn.version))
@@ -384,20 +358,22 @@ function createBuildsOf(
   toolUserOf: BuildsOptions['toolUserOf'],
 ): Builds {
   const { settings, clock, hostEnv, inspect, journal } = context
-  const { functionsRoot, binaries, depsWaitMs, goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = settings
+  const { functionsRoot, binaries, depsWaitMs, workerNice, goBuildTimeoutSeconds, rustBuildTimeoutSeconds } = settings
+  const isPrivate = settings.isolation === 'user'
+  // Functions with separate users share packages that no user may write: there nothing belongs to the owner of the root.
+  const toolOwner =
+    inspect || isPrivate
+      ? null
+      : ToolOwner.find({
+          functionsRoot,
+          powers: readPowers(),
+          reached: [process.execPath, packageFile('package.json')],
+          onRefused: why => journal.log('warn', why),
+        })
   return createBuilds({
-    clock,
-    functionsRoot,
-    isPrivate: settings.isolation === 'user',
-    toolOwner: inspect || settings.isolation === 'user' ? null : findToolOwner(context),
-    toolUserOf,
+    ...{ clock, functionsRoot, isPrivate, toolOwner, toolUserOf, hostEnv, installers },
+    ...{ goBuildTimeoutSeconds, rustBuildTimeoutSeconds, nice: workerNice, waitMs: depsWaitMs },
     readFile: createFileReader(settings),
-    nice: settings.workerNice,
-    goBuildTimeoutSeconds,
-    rustBuildTimeoutSeconds,
-    waitMs: depsWaitMs,
-    hostEnv,
-    installers,
     workerFolder: runtime => runtimeFile(`${runtime}/worker`),
     changeOf: changesOf(context),
     findProgram: runtime => findProgram(runtime, binaries, hostEnv.PATH ?? ''),
@@ -408,41 +384,27 @@ function createBuildsOf(
   })
 }
 
-/** Functions with users of their own share packages that no user may write; there nothing belongs to the owner of the root. */
-function findToolOwner({ settings, journal }: GatewayContext): ToolOwner | null {
-  return ToolOwner.find({
-    functionsRoot: settings.functionsRoot,
-    powers: readPowers(),
-    reached: [process.execPath, packageFile('package.json')],
-    onRefused: why => journal.log('warn', why),
-  })
-}
-
 /** What a function's files are on disk, where that is not what was discovered or loaded. */
 function changesOf({ catalog, loaded }: GatewayContext): (fn: FunctionVersion) => string | null {
   return fn => [findChange(catalog().snapshot, fn), loaded?.changesOf(fn.key)].filter(Boolean).join('\n') || null
 }
 
 export function createInstallers(context: GatewayContext): Installer[] {
-  const { settings, clock, packs } = context
-  const { functionsRoot, isolation } = settings
-  const isPrivate = isolation === 'user'
-  // Each file names the settings that its step uses.
-  return [createPython(context), createNode(context), createPhp(context)].map(
-    step => new Installer(step, { functionsRoot, clock, isPrivate, packsOf: fn => packs.require(fn) }),
-  )
-}
-
-function createPython({ settings, hostEnv, journal }: GatewayContext): InstallStep {
-  const { functionsRoot } = settings
-  const imports = new PythonImports({ script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) })
-  const findUv = () => findTool({ tool: 'uv', binaries: settings.binaries, path: hostEnv.PATH ?? '' })
-  return createPythonStep({ settings, functionsRoot, imports, findUv, ...toNotes(journal) })
-}
-
-function createNode({ settings, hostEnv, journal }: GatewayContext): InstallStep {
-  return createNodeStep({
-    functionsRoot: settings.functionsRoot,
+  const { settings, clock, packs, hostEnv, journal } = context
+  const { functionsRoot, binaries } = settings
+  const shared = {
+    functionsRoot,
+    readFile: createFileReader(settings),
+    onNote: (text: string): void => journal.log('warn', text),
+    onInfer: (text: string): void => journal.log('info', text),
+  }
+  const toolFinder = (tool: 'uv' | 'npm' | 'composer') => () => findTool({ tool, binaries, path: hostEnv.PATH ?? '' })
+  const python = createPythonStep({
+    ...{ ...shared, settings, findUv: toolFinder('uv') },
+    imports: new PythonImports({ script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) }),
+  })
+  const node = createNodeStep({
+    ...shared,
     isOn: settings.autoNodeDeps,
     infers: settings.autoInferNodeDeps,
     backend: settings.nodeInferBackend,
@@ -451,34 +413,23 @@ function createNode({ settings, hostEnv, journal }: GatewayContext): InstallStep
     isAhead: settings.preinstallNodeDepsOnStart,
     concurrency: settings.preinstallNodeDepsConcurrency,
     allowSources: settings.nodePackageSources,
-    readFile: createFileReader(settings),
     importsScript: runtimeFile('node/find-imports.mjs'),
-    findNpm: () => findTool({ tool: 'npm', binaries: settings.binaries, path: hostEnv.PATH ?? '' }),
-    ...toNotes(journal),
+    findNpm: toolFinder('npm'),
   })
-}
-
-function toNotes(journal: Journal) {
-  return {
-    onNote: (text: string) => journal.log('warn', text),
-    onInfer: (text: string) => journal.log('info', text),
-  }
-}
-
-function createPhp({ settings, hostEnv, journal }: GatewayContext): InstallStep {
-  const configured = settings.binaries.composer
-  return createPhpStep({
-    functionsRoot: settings.functionsRoot,
+  const { composer } = binaries
+  const php = createPhpStep({
+    ...shared,
     isOn: settings.autoPhpDeps,
     isAhead: settings.preinstallPhpDepsOnStart,
     allowSources: settings.phpPackageSources,
-    readFile: createFileReader(settings),
-    findComposer: () => findTool({ tool: 'composer', binaries: settings.binaries, path: hostEnv.PATH ?? '' }),
+    findComposer: toolFinder('composer'),
     composerProblem:
-      configured === undefined ? 'composer is not on PATH' : `FN_COMPOSER_BIN is ${configured}, which cannot be run`,
+      composer === undefined ? 'composer is not on PATH' : `FN_COMPOSER_BIN is ${composer}, which cannot be run`,
     composerHint: toInstallHint('composer'),
-    ...toNotes(journal),
   })
+  const isPrivate = settings.isolation === 'user'
+  const options = { functionsRoot, clock, isPrivate, packsOf: (fn: FunctionVersion) => packs.require(fn) }
+  return [python, node, php].map(step => new Installer(step, options))
 }
 
 /** Runtimes whose packages the gateway installs: a missing package is installed instead of reported. */
@@ -493,7 +444,7 @@ const ENTRY = import.meta.url.endsWith('.ts') ? '../processes/acceptor-main.ts' 
 /** @returns null for a gateway of one process, which loads nothing of this */
 export async function createProcesses(
   parts: CallingParts,
-  control: Pick<ControlParts, 'endpoints'>,
+  control: Pick<ControlPlane, 'endpoints'>,
   handler: PublicHandler,
   listeners: Listeners,
 ): Promise<Processes | null> {
@@ -504,22 +455,16 @@ export async function createProcesses(
   const { dispatcher } = runtimes
   const { Processes } = await import('../processes/processes.ts')
   return new Processes({
-    clock,
-    settings,
+    ...{ clock, settings, admission, dispatcher, journal, metrics, lifecycle },
     controlPaths: toEndpointPaths(control.endpoints),
     count: count - 1,
     entry: fileURLToPath(new URL(ENTRY, import.meta.url)),
     door: { invoker, admission, dispatcher, control: handler.handle },
-    admission,
     prepare: fn => prepareLease(parts, fn),
     sourceOf: (fn, program) => runtimes.byName.get(fn.runtime)?.prepareStart?.(fn, program).source ?? null,
-    dispatcher,
-    journal,
-    metrics,
     edgeResults: edge.results,
     addresses: () => listeners.all,
     connections: () => listeners.connections,
-    lifecycle,
   })
 }
 
@@ -549,20 +494,15 @@ export function createCatalogLoader(
   const { settings, clock, outerEnv, loaded } = context
   const toSteps = createCatalogSteps({ settings, clock, schemas, controlPaths })
   const isInstalling = (runtime: string): boolean => installedRuntimes(settings).has(runtime)
-  const { functionsRoot } = settings
+  const { functionsRoot, runtimes, namespaceDepth, forceUrl } = settings
   return new CatalogLoader({
-    rootPath: functionsRoot,
-    runtimes: settings.runtimes,
-    namespaceDepth: settings.namespaceDepth,
-    forceUrl: settings.forceUrl,
+    ...{ rootPath: functionsRoot, runtimes, namespaceDepth, forceUrl, outerEnv, schemas },
     ...(loaded && { revisions: () => loaded.revisions }),
     checksSources: !settings.production,
     readFile: createFileReader(settings),
     loadsChanged: settings.hotReload,
     defaults: toPolicyDefaults(settings),
     now: () => clock.wall(),
-    outerEnv,
-    schemas,
     steps: (discovery, routes) => {
       const steps = toSteps(discovery, routes)
       const off = settings.runtimesExplicit ? [] : toOffWarnings(discovery.ignored, settings.runtimes)
@@ -582,19 +522,13 @@ export function watchProject(
   const onWarning: WatchOptions['onWarning'] = warning => journal.warn(warning)
   const tree = new FileWatcher({ rootPath: settings.functionsRoot, onChange, onWarning, clock, snapshot, loaded })
   if (envDir === null) return tree
-  const closeEnv = watchEnvFiles({
-    clock,
-    folder: envDir,
-    names: ENV_FILES,
-    onChange: async () => onChange(new Set()),
-  })
-  return {
-    ready: tree.ready,
-    close: () => {
-      tree.close()
-      closeEnv()
-    },
+  const onEnvChange = async (): Promise<void> => onChange(new Set())
+  const closeEnv = watchEnvFiles({ clock, folder: envDir, names: ENV_FILES, onChange: onEnvChange })
+  const close = (): void => {
+    tree.close()
+    closeEnv()
   }
+  return { ready: tree.ready, close }
 }
 
 /** Reads the tree again when it is asked for or a file changes. */
@@ -605,8 +539,7 @@ export function createReloader(
   snapshot: WatchOptions['snapshot'],
 ): Reloader {
   return new Reloader({
-    clock: context.clock,
-    load,
+    ...{ clock: context.clock, load },
     watch: onChange => watchProject(context, snapshot, onChange),
     onFailure: error => {
       metrics.reload('failed')
@@ -615,12 +548,7 @@ export function createReloader(
   })
 }
 
-interface HttpHandlers {
-  public: PublicHandler
-  /** Serves the control plane alone; null where it shares the public socket. */
-  control: PublicHandler | null
-}
-
+/** @param control - answers everything at or below `/_fn` and `/console` */
 export function createHttpHandlers(
   parts: Omit<HandlerOptions, 'pool' | 'onFinished' | 'onProblem' | 'routingOf'> & {
     journal: Journal
@@ -628,8 +556,8 @@ export function createHttpHandlers(
     runtimes: Runtimes
     catalog: () => PublicCatalog
   },
-  controlParts: Omit<ControlParts, 'close'>,
-): HttpHandlers {
+  control: (exchange: Exchange) => void,
+): { public: PublicHandler; control: PublicHandler | null } {
   const { settings, clock, journal, metrics, runtimes, catalog } = parts
   const shared = createHandlerParts({
     ...parts,
@@ -638,20 +566,14 @@ export function createHttpHandlers(
     onProblem: message => journal.log('warn', message),
     routingOf: name => runtimes.byName.get(name)?.health().routing ?? 'single',
   })
-  const { responder } = shared
-  const proxies = new TrustedProxies(settings.trustedProxyCidrs)
-  const control = new ControlPlane({
-    ...controlParts,
-    responder,
-    isTrustedProxy: address => proxies.isTrusted(address),
-  })
   if (settings.controlPort === null)
-    return { public: new PublicHandler({ ...shared, catalog, control: control.handle }), control: null }
+    return { public: new PublicHandler({ ...shared, catalog, control }), control: null }
   // Reserved paths stay reserved where they have no handler.
-  const refuse = (exchange: Exchange) => responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
+  const refuse = (exchange: Exchange): void =>
+    shared.responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
   const nothing = { routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }
   return {
     public: new PublicHandler({ ...shared, catalog, control: refuse }),
-    control: new PublicHandler({ ...shared, catalog: () => nothing, control: control.handle }),
+    control: new PublicHandler({ ...shared, catalog: () => nothing, control }),
   }
 }

@@ -7,23 +7,18 @@ import { mergePolicies, type PolicyDefaults, type PolicyTarget } from '../config
 import type { Settings } from '../config/settings.ts'
 import { toSnakeName } from '../control/records.ts'
 import type { FunctionVersion, Policy } from '../core/catalog.ts'
-import { isReservedPath, METHODS } from '../core/identity.ts'
+import { isReservedPath } from '../core/identity.ts'
 import { ConfigReader } from '../discovery/folder.ts'
-import { type Discovery, explainIgnored } from '../discovery/discover.ts'
+import { explainIgnored } from '../discovery/discover.ts'
 import { extensionOf, FOLDER_STEMS } from '../discovery/file-name.ts'
 import type { DirNode, Snapshot } from '../discovery/snapshot.ts'
 import { toChild } from '../discovery/disk.ts'
-import { DOCUMENTS, findClaim } from '../http/docs-page.ts'
+import { DOCUMENTS } from '../http/docs-page.ts'
 import { explain } from '../router/explain.ts'
 import { normalizePath, unescapeCanonical } from '../router/path.ts'
-import type { RouteTable } from '../router/route-table.ts'
 import type { Catalog } from './catalog-loader.ts'
 import type { BesideRoutes, GatewayExplanation } from './options.ts'
-
-/** Routes that answer GET, in the bits of a leaf. */
-const READ_BIT = 1 << METHODS.indexOf('GET')
-
-type ExplainedSettings = Pick<Settings, 'docsEnabled'>
+import { findDocumentClaims } from './serving.ts'
 
 /**
  * Explains one request without running it.
@@ -31,7 +26,7 @@ type ExplainedSettings = Pick<Settings, 'docsEnabled'>
  */
 export function explainRequest(
   catalog: Catalog,
-  settings: ExplainedSettings,
+  settings: Pick<Settings, 'docsEnabled'>,
   method: string,
   target: string,
   host: string,
@@ -51,21 +46,10 @@ export function explainRequest(
   return { ...explained, beside, ...explainIgnored(catalog.discovery, path) }
 }
 
-/** Routes and files that are served at the paths of the gateway's documents instead of them, in words. */
-export function findDocumentClaims({ leaves }: RouteTable, assets: Discovery['assets']): Map<string, string> {
-  const patterns = leaves.filter(({ methods }) => (methods & READ_BIT) !== 0).map(({ pattern }) => pattern)
-  const claims = new Map<string, string>()
-  for (const path of DOCUMENTS.keys()) {
-    const claim = findClaim(path, patterns, assets !== null && isAsset(path, assets))
-    if (claim !== null) claims.set(path, claim)
-  }
-  return claims
-}
-
 /** The document, home or file that responds to a reading request before the routes or, without a route, after them. */
 function findBeside(
   { homes, routes, discovery: { assets } }: Catalog,
-  { docsEnabled }: ExplainedSettings,
+  { docsEnabled }: Pick<Settings, 'docsEnabled'>,
   path: string,
   hasRoute: boolean,
 ): BesideRoutes | null {

@@ -22,7 +22,7 @@ import type { EventName, LinesTaker, Listener } from '../observe/events.ts'
 import { Journal } from '../observe/journal.ts'
 import { findSpans } from '../observe/trace.ts'
 import type { Processes } from '../processes/processes.ts'
-import type { Catalog, Changed } from './catalog-loader.ts'
+import type { Catalog, Changed, InvokeRequest, InvokeResult } from './catalog-loader.ts'
 import { type DoctorCheck, examine } from './doctor.ts'
 import { compose, type GatewayContext, type GatewayParts } from './compose.ts'
 import { explainRequest } from './explain-request.ts'
@@ -33,8 +33,6 @@ import {
   type GatewayExplanation,
   type GatewayOptions,
   type Host,
-  type InvokeRequest,
-  type InvokeResult,
   readGatewayInputs,
 } from './options.ts'
 import { countdown } from './serving.ts'

@@ -7,7 +7,7 @@ import type { HttpHandler } from '../http/public.ts'
 import { HttpServer, type Listening, type ServerOptions } from '../http/server.ts'
 import { StartGate } from '../http/start-gate.ts'
 
-/** What requests get that come too late. */
+/** The response to requests that come too late. */
 export const STOPPING = new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', {
   headers: { 'Retry-After': '1' },
 })
@@ -33,8 +33,6 @@ export interface HandedSockets {
   readonly control: number | null
 }
 
-const NO_SOCKETS: HandedSockets = { public: [], control: null }
-
 export interface GatewayListening extends Listening {
   /** The control plane's own socket; null when it has none. */
   control: Listening | null
@@ -55,15 +53,15 @@ export class Listeners {
 
   /** Every socket that is listened on now. */
   get all(): readonly Listening[] {
-    return [...this.#publicAt, ...(this.#controlAt === null ? [] : [this.#controlAt])]
+    return this.#controlAt === null ? this.#publicAt : [...this.#publicAt, this.#controlAt]
   }
 
-  /** Open ones of everybody's sockets. */
+  /** Open connections of the public sockets. */
   get connections(): number {
     return this.#public.reduce((sum, server) => sum + server.connections, 0)
   }
 
-  /** Descriptors of the sockets for everybody. */
+  /** Descriptors of the public sockets. */
   get descriptors(): number[] {
     return this.#public.flatMap(server => server.descriptor ?? [])
   }
@@ -74,18 +72,18 @@ export class Listeners {
    */
   async listen(
     settings: Pick<Settings, 'port' | 'host' | 'controlPort'>,
-    { port = settings.port, host = settings.host, handed = NO_SOCKETS }: ListenAddress = {},
+    { port = settings.port, host = settings.host, handed }: ListenAddress = {},
   ): Promise<GatewayListening> {
     const { public: handle, control } = this.#options
     const { controlPort } = settings
     if (this.#public.length > 0) throw new GatewayError('INTERNAL', 'gateway is already listening')
-    const fds = handed.public.length > 0 ? handed.public : [null]
+    const fds = handed === undefined || handed.public.length === 0 ? [null] : handed.public
     const servers = fds.map(() => this.#toServer(handle, '--port'))
     this.#public = servers
     try {
       if (control !== null && controlPort !== null && this.#control === null) {
         const own = this.#toServer(control, '--control-port')
-        this.#controlAt = await listenAt(own, handed.control, controlPort, host)
+        this.#controlAt = await listenAt(own, handed?.control ?? null, controlPort, host)
         this.#control = own
       }
       this.#publicAt = await Promise.all(servers.map((server, at) => listenAt(server, fds[at]!, port, host)))
@@ -101,7 +99,7 @@ export class Listeners {
     return new HttpServer({ ...this.#options, handle: this.#gate.wrap(handle), portFlag })
   }
 
-  /** The gateway serves from now on: what came before begins. */
+  /** The gateway serves from now on: requests that waited begin. */
   open(): void {
     this.#gate.open()
   }
@@ -109,8 +107,7 @@ export class Listeners {
   /** As HttpServer.close, for all. */
   async close(timeoutMs: number): Promise<void> {
     this.#gate.refuse(STOPPING)
-    const servers = [...this.#public, ...(this.#control === null ? [] : [this.#control])]
-    await Promise.all(servers.map(server => server.close(timeoutMs)))
+    await Promise.all([...this.#public, this.#control].map(server => server?.close(timeoutMs)))
   }
 }
 

@@ -23,7 +23,7 @@ import { type Clock, systemClock } from '../core/clock.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Explanation as IgnoredExplanation } from '../discovery/discover.ts'
 import type { InjectRequest, InjectResponse } from '../http/inject.ts'
-import type { InternalResult } from '../invocation/internal-call.ts'
+import type { InvokeRequest, InvokeResult } from './catalog-loader.ts'
 import type { DoctorCheck } from './doctor.ts'
 import type { GatewayListening, ListenAddress } from './listeners.ts'
 
@@ -46,30 +46,6 @@ export interface GatewayOptions extends SettingsInput {
    * there is no gateway.
    */
   beforeStart?: (gateway: Pick<Gateway, 'settings' | 'listen' | 'on'>) => Promise<void>
-}
-
-export interface InvokeRequest {
-  version?: string | null
-  runtime?: string
-  method?: string
-  query?: Readonly<Record<string, unknown>>
-  headers?: Readonly<Record<string, string>>
-  body?: string | Buffer | null
-  /** Becomes `event.context.user`. */
-  context?: Readonly<Record<string, unknown>> | null
-  /** A path at which the function answers (`/users/7`), or one of its routes (`/users/:id`) for `params`; its name's own path by default. */
-  route?: string | null
-  /** Values for the params of `route`, or of the function's route that has these params. */
-  params?: Readonly<Record<string, string>> | null
-  /** Stops the call, wherever it is; the result then has status 0. */
-  signal?: AbortSignal
-}
-
-export interface InvokeResult extends InternalResult {
-  /** The path that the handler saw. */
-  path: string
-  /** The route that it was matched by; null for a call by name alone. */
-  route: string | null
 }
 
 /** What answers beside the routes: the control plane, a document, a home, a static file. */
@@ -164,11 +140,6 @@ export interface Host {
   outerEnv: () => OuterEnv
 }
 
-interface GatewayInputs {
-  resolved: ResolvedSettings
-  host: Host
-}
-
 /** Settings alone, with their problems: nothing is checked against this machine. */
 export function readSettings(options: GatewayOptions): ResolvedSettings & { envDir: string | null } {
   const { env = {}, project = null, cwd = process.cwd(), flags = {}, defaults, ...rest } = options
@@ -180,7 +151,7 @@ export function readSettings(options: GatewayOptions): ResolvedSettings & { envD
 }
 
 /** @throws SettingsError with every problem at once */
-export function readGatewayInputs(options: GatewayOptions): GatewayInputs {
+export function readGatewayInputs(options: GatewayOptions): { resolved: ResolvedSettings; host: Host } {
   const { env = {}, inspect = false, clock = systemClock } = options
   const { envDir, ...written } = readSettings(options)
   const powers = readPowers()

@@ -73,9 +73,14 @@ async function prepareTree(options: GatewayOptions, settings: Settings, uid: num
   }
 }
 
-/** Runtimes and folders of functions. */
-function listFunctions(catalog: Record<string, unknown>, root: string): { runtime: string; folder: string }[] {
-  const found = new Map<string, { runtime: string; folder: string }>()
+/** The runtime and folder of a function or of a shared pack. */
+interface Unit {
+  runtime: string
+  folder: string
+}
+
+function listFunctions(catalog: Record<string, unknown>, root: string): Unit[] {
+  const found = new Map<string, Unit>()
   const runtimes = catalog.runtimes as Record<string, { functions: { file: unknown; version_files: object }[] }>
   for (const [runtime, { functions }] of Object.entries(runtimes)) {
     for (const { file, version_files } of functions) {
@@ -89,8 +94,7 @@ function listFunctions(catalog: Record<string, unknown>, root: string): { runtim
   return [...found.values()]
 }
 
-/** Runtimes and folders of shared packs. */
-function listPacks(state: OwnFolder): { runtime: string; folder: string }[] {
+function listPacks(state: OwnFolder): Unit[] {
   return ['python', 'node'].flatMap(runtime => {
     const packs = state.below('packs', runtime)
     const folders = packs.list(/^/).filter(({ stats }) => stats.isDirectory())
@@ -99,7 +103,7 @@ function listPacks(state: OwnFolder): { runtime: string; folder: string }[] {
 }
 
 /** Folders that packages are put into become the gateway's, and so do packages that root put there for it. */
-function openInstallFolders(units: ReturnType<typeof listFunctions>, settings: Settings): void {
+function openInstallFolders(units: readonly Unit[], settings: Settings): void {
   const { gateway } = toUsers(settings.isolationUids)
   const runtimes = installedRuntimes(settings)
   for (const { runtime, folder } of units) {
@@ -113,7 +117,7 @@ function openInstallFolders(units: ReturnType<typeof listFunctions>, settings: S
 }
 
 /** Secrets that only root can read become readable for the gateway, and for no other user. */
-function openSecrets(functions: readonly { folder: string }[], { functionsRoot, isolationUids }: Settings): void {
+function openSecrets(functions: readonly Unit[], { functionsRoot, isolationUids }: Settings): void {
   const { gateway, functions: range } = toUsers(isolationUids)
   const files = new FunctionFiles(range, functionsRoot, [])
   for (const { folder } of functions) {

@@ -6,15 +6,11 @@
 import { isAsset, toAssetSteps } from '../assets/static-assets.ts'
 import type { Settings } from '../config/settings.ts'
 import type { EndpointPath } from '../control/control-plane.ts'
-import type { BytePool } from '../core/byte-pool.ts'
 import type { Clock } from '../core/clock.ts'
-import type { Descriptors } from '../core/host.ts'
-import type { RuntimeName } from '../core/identity.ts'
-import type { Lifecycle } from '../core/transitions.ts'
+import { METHODS, type RuntimeName } from '../core/identity.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import { createFileReader } from '../files/function-file.ts'
-import { DOCS_PATH, DocsPage, toClaimWarning } from '../http/docs-page.ts'
-import type { Exchange } from '../http/exchange.ts'
+import { DOCS_PATH, DocsPage, DOCUMENTS, findClaim, toClaimWarning } from '../http/docs-page.ts'
 import { toHomeSteps } from '../http/home.ts'
 import { DebugHeaders } from '../http/http-call.ts'
 import { createOpenApiStep, OPENAPI_PATH } from '../http/openapi-step.ts'
@@ -27,7 +23,20 @@ import { toDocumentedRoutes } from '../router/route-records.ts'
 import type { RouteTable } from '../router/route-table.ts'
 import { SchemaStore } from '../validation/schema-store.ts'
 import type { CatalogSteps } from './catalog-loader.ts'
-import { findDocumentClaims } from './explain-request.ts'
+
+/** Routes that answer GET, in the bits of a leaf. */
+const READ_BIT = 1 << METHODS.indexOf('GET')
+
+/** Routes and files that are served at the paths of the gateway's documents instead of them, in words. */
+export function findDocumentClaims({ leaves }: RouteTable, assets: Discovery['assets']): Map<string, string> {
+  const patterns = leaves.filter(({ methods }) => (methods & READ_BIT) !== 0).map(({ pattern }) => pattern)
+  const claims = new Map<string, string>()
+  for (const path of DOCUMENTS.keys()) {
+    const claim = findClaim(path, patterns, assets !== null && isAsset(path, assets))
+    if (claim !== null) claims.set(path, claim)
+  }
+  return claims
+}
 
 interface StepsOptions {
   settings: Settings
@@ -63,32 +72,21 @@ export function createCatalogSteps({ settings, clock, schemas, controlPaths }: S
   }
 }
 
-export interface HandlerOptions {
+type ResponderOptions = ConstructorParameters<typeof Responder>[0]
+
+export interface HandlerOptions extends Omit<ResponderOptions, 'production' | 'responseIdleTimeoutMs'> {
   settings: Settings
-  clock: Clock
   invoker: Invoker
   requestIds: RequestIds
-  /** `draining` is true while the gateway stops. */
-  lifecycle: Pick<Lifecycle, 'draining' | 'toShed'>
-  /** Memory for bodies that clients have not taken yet. */
-  pool: BytePool
-  descriptors: Descriptors
-  /** Called for every exchange that ended. */
-  onFinished: (exchange: Exchange) => void
-  /** Logged for clients that did not read their responses. */
-  onProblem: (message: string) => void
   /** How calls of a runtime find their socket. */
   routingOf: (runtime: RuntimeName) => 'single' | 'round_robin'
 }
 
 /** What every public handler of a process is made of. */
 export function createHandlerParts(options: HandlerOptions) {
-  const { settings, clock, invoker, requestIds, lifecycle, pool, descriptors, onFinished, onProblem, routingOf } =
-    options
+  const { settings, clock, invoker, requestIds, routingOf } = options
   const { production, responseIdleTimeoutMs, trustedProxyCidrs, trustedProxyHeader } = settings
-  const responder = new Responder({
-    ...{ clock, pool, descriptors, production, lifecycle, onFinished, onProblem, responseIdleTimeoutMs },
-  })
+  const responder = new Responder({ ...options, production, responseIdleTimeoutMs })
   const debug = new DebugHeaders(
     ({ fn, host, cold }) => ({ routing: routingOf(fn.runtime), socketIndex: host?.socketIndex ?? null, cold }),
     production,
@@ -98,15 +96,10 @@ export function createHandlerParts(options: HandlerOptions) {
 }
 
 /** Reads the schemas of functions, and checks calls against them. */
-interface Schemas {
-  store: SchemaStore
-  gate: SchemaGate
-}
-
 export function createSchemas(
   settings: Pick<Settings, 'functionsRoot' | 'production' | 'isolation'>,
   journal: Pick<Journal, 'warn'>,
-): Schemas {
+): { store: SchemaStore; gate: SchemaGate } {
   const { functionsRoot, production } = settings
   const store = new SchemaStore(functionsRoot, !production, createFileReader(settings))
   const report: DifferenceListener = (fn, method, status, { name, text }) => {

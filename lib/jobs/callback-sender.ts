@@ -8,7 +8,7 @@
 
 import { createHmac } from 'node:crypto'
 import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
-import { backoffDelay } from '../core/clock.ts'
+import { backoffDelay, Timer } from '../core/clock.ts'
 import { toHeaderRecord } from '../core/http-text.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import type { ResolvedAddress } from '../edge/addresses.ts'
@@ -73,57 +73,46 @@ export class CallbackSender {
 
   async #deliver(job: Job, onStep: (facts: CallbackFacts) => Promise<void>, signal: AbortSignal): Promise<void> {
     for (let attempts = (job.callback?.attempts ?? 0) + 1; !signal.aborted; attempts++) {
-      const problem = await this.#post(job, signal)
+      const problem = await this.#slots.run(() => (signal.aborted ? null : this.#post(job, signal)))
       if (signal.aborted) return
       if (problem === null) return onStep({ state: 'delivered', attempts, lastError: null })
       const isLast = attempts >= CALLBACK_ATTEMPTS
       await onStep({ state: isLast ? 'failed' : 'pending', attempts, lastError: problem })
       // The first failure is logged at once: a wrong URL or setting is seen before the last attempt, minutes later.
-      if (attempts === 1 || isLast) this.#warn(job, attempts, isLast, problem)
+      if (attempts === 1 || isLast) {
+        const next = isLast ? 'giving up' : `retrying up to ${CALLBACK_ATTEMPTS - attempts} times`
+        const count = `attempt ${attempts} of ${CALLBACK_ATTEMPTS}`
+        this.#options.onLog('warn', `callback of job ${job.id} (${job.key}) failed, ${count}, ${next}: ${problem}`)
+      }
       if (isLast) return
       await this.#pause(backoffDelay(attempts - 1, { first: CALLBACK_DELAY_MS, factor: 4 }), signal)
     }
   }
 
-  #warn({ id, key }: Job, attempts: number, isLast: boolean, problem: string): void {
-    const next = isLast ? 'giving up' : `retrying up to ${CALLBACK_ATTEMPTS - attempts} times`
-    const count = `attempt ${attempts} of ${CALLBACK_ATTEMPTS}`
-    this.#options.onLog('warn', `callback of job ${id} (${key}) failed, ${count}, ${next}: ${problem}`)
-  }
-
-  #post(job: Job, signal: AbortSignal): Promise<string | null> {
+  async #post(job: Job, signal: AbortSignal): Promise<string | null> {
     const { network, secret, store, functionOf } = this.#options
-    return this.#slots.run(async () => {
-      if (signal.aborted) return null
-      const request = await readRequest(job, store)
-      const body = await toPayload(job, store)
-      const edge = functionOf(job.key)?.policy.edge ?? null
-      return await sendCallback(network, { jobId: job.id, url: request.callbackUrl!, body, secret }, edge, signal)
-    })
+    const request = await readRequest(job, store)
+    const record = { job: toJobRecord(job, request), result: await toShortResult(job, store) }
+    const message = { jobId: job.id, url: request.callbackUrl!, body: Buffer.from(JSON.stringify(record)), secret }
+    return sendCallback(network, message, functionOf(job.key)?.policy.edge ?? null, signal)
   }
 
   #pause(ms: number, signal: AbortSignal): Promise<void> {
-    const { clock } = this.#options.network
+    if (signal.aborted) return Promise.resolve()
+    const timer = new Timer(this.#options.network.clock, true)
     return new Promise(resolve => {
-      if (signal.aborted) return resolve()
-      const end = () => {
-        clock.clearTimeout(timer)
+      const end = (): void => {
+        timer.clear()
         signal.removeEventListener('abort', end)
         resolve()
       }
-      const timer = clock.setTimeout(end, ms)
-      timer.unref?.()
+      timer.set(ms, end)
       signal.addEventListener('abort', end, { once: true })
     })
   }
 }
 
-/** `{ job, result }` as JSON; `result` is null when there is none. */
-async function toPayload(job: Job, store: JobStore): Promise<Buffer> {
-  const record = toJobRecord(job, await readRequest(job, store))
-  return Buffer.from(JSON.stringify({ job: record, result: await toShortResult(job, store) }))
-}
-
+/** The result as a part of the callback; null when there is none. */
 async function toShortResult(job: Job, store: JobStore): Promise<Record<string, unknown> | null> {
   const result = await openResult(job, store)
   if (result === null) return null
@@ -140,7 +129,7 @@ async function toShortResult(job: Job, store: JobStore): Promise<Record<string, 
   return { ...facts, is_base64: true, body_base64: body.toString('base64') }
 }
 
-/** Milliseconds within which an answer must have begun. */
+/** Milliseconds within which a response must have begun. */
 export const CALLBACK_TIMEOUT_MS = 10_000
 
 /** The content of a callback. */
@@ -152,7 +141,7 @@ interface CallbackMessage {
   readonly secret: string | null
 }
 
-/** Where nothing else is said: every public host, nothing private. */
+/** The policy of a function without one: every public host, nothing private. */
 const PUBLIC_ONLY: EdgePolicy = { baseUrl: null, allowHosts: [], allowPrivate: false, maxResponseBytes: 1 }
 
 /**
@@ -196,7 +185,7 @@ function toSignature(body: Buffer, secret: string, wall: number): string {
   return `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.`).update(body).digest('hex')}`
 }
 
-/** @returns the status; the body of the answer is not wanted */
+/** @returns the status; the body of the response is not read */
 function post(
   network: EdgeNetwork,
   request: EdgeRequest,
@@ -204,41 +193,34 @@ function post(
   body: Buffer,
   signal: AbortSignal,
 ): Promise<number> {
-  const { clock, connections } = network
-  return new Promise((resolve, reject) => {
-    let sent: UpstreamRequest | null = null
-    const timer = clock.setTimeout(() => end(new Error('no answer in time')), CALLBACK_TIMEOUT_MS)
-    const onAbort = () => end(new Error('given up'))
-    const end = (outcome: number | Error) => {
-      clock.clearTimeout(timer)
-      signal.removeEventListener('abort', onAbort)
-      sent?.destroy()
-      if (typeof outcome === 'number') resolve(outcome)
-      else reject(outcome)
-    }
+  const timer = new Timer(network.clock)
+  let sent: UpstreamRequest | null = null
+  let onAbort = (): void => {}
+  const status = new Promise<number>((resolve, reject) => {
+    onAbort = () => reject(new Error('given up'))
+    timer.set(CALLBACK_TIMEOUT_MS, () => reject(new Error('no answer in time')))
     signal.addEventListener('abort', onAbort, { once: true })
-    try {
-      sent = connections.send(request, [], addresses, body, 'none', {
-        onHead: ({ status }) => end(status === 101 ? new Error('asked for another protocol') : status),
-        onPiece: () => {},
-        onRead: () => {},
-        onEnd: () => {},
-        onError: error => end(toTransferError(error)),
-      })
-    } catch (error) {
-      end(error as Error)
-    }
+    sent = network.connections.send(request, [], addresses, body, 'none', {
+      onHead: ({ status }) => (status === 101 ? reject(new Error('asked for another protocol')) : resolve(status)),
+      onPiece: () => {},
+      onRead: () => {},
+      onEnd: () => {},
+      onError: error => reject(toTransferError(error)),
+    })
+  })
+  return status.finally(() => {
+    timer.clear()
+    signal.removeEventListener('abort', onAbort)
+    sent?.destroy()
   })
 }
 
 /** Refusals of the gateway that a field of the function's config allows. */
-const HINTS: readonly (readonly [RegExp, string])[] = [
-  [
-    /^private host not allowed$/,
+const HINTS: Readonly<Record<string, string>> = {
+  'private host not allowed':
     'set "edge": {"allow_private": true} in the function\'s fn.config.json to allow private addresses',
-  ],
-  [/^host not in allowlist$/, "add the host to edge.allow_hosts in the function's fn.config.json"],
-]
+  'host not in allowlist': "add the host to edge.allow_hosts in the function's fn.config.json",
+}
 
 /** The words of edge failures, without the part that names the proxy. */
 function toReason(error: unknown): string {
@@ -246,6 +228,6 @@ function toReason(error: unknown): string {
   const reason = message
     .replace(/^edge proxy failed: (?:proxy (?:request failed|denied): )?/, '')
     .replaceAll('proxy.url', 'callback_url')
-  const hint = HINTS.find(([pattern]) => pattern.test(reason))
-  return hint === undefined ? reason : `${reason}: ${hint[1]}`
+  const hint = HINTS[reason]
+  return hint === undefined ? reason : `${reason}: ${hint}`
 }

@@ -3,15 +3,16 @@
  *
  *   log                each step of each job, see LineLog; rewritten when most of it is outdated
  *   bodies/<id>        a request body that is too long for a line
- *   results/<id>       the answer of a job: a line of JSON (status, headers), then the bytes of its body
- *   log.set-aside-*    what was found in the place of the log and could not be used
+ *   results/<id>       the response of a job: a line of JSON (status, headers), then the bytes of its body
+ *   log.set-aside-*    a file in the place of the log that could not be used
  */
 
-import { copyFile, link, rename, rm } from 'node:fs/promises'
+import { copyFile, type FileHandle, link, rename, rm, stat } from 'node:fs/promises'
 import { Readable } from 'node:stream'
+import { crc32 } from 'node:zlib'
 import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import { openNew, openToRead, type OwnFolder, syncFolder, UnsafePathError } from '../files/own-folder.ts'
+import { openNew, openToRead, openToUpdate, type OwnFolder, syncFolder, UnsafePathError } from '../files/own-folder.ts'
 import type { LockHolder, RootLock } from '../files/root-lock.ts'
 import {
   isJobId,
@@ -23,7 +24,6 @@ import {
   type JobStore,
   type PartWriter,
 } from './job.ts'
-import { ForeignLogError, LineLog, type LinePlace, toLine } from './line-log.ts'
 
 const LOG_NAME = 'log'
 const DRAFT_NAME = 'log.new'
@@ -60,9 +60,8 @@ export class FileStore implements JobStore {
   readonly #parts: Readonly<Record<'body' | 'result', PartFiles>>
   readonly #entries = new Map<string, Entry>()
   #log: LineLog | null = null
-  /** Everything that changes the log, in its order; a rewriting of it stands between two others. */
-  #turn: Promise<unknown> = Promise.resolve()
-  #isRewriting = false
+  /** Resolves when the log is written again: nothing is added or read meanwhile. */
+  #rewriting: Promise<void> | null = null
   /** The gateway that took the lock after the folder was deleted or moved: existing jobs then go on in memory alone. */
   #rival: LockHolder | null = null
   #stopWatching: () => void = () => {}
@@ -74,24 +73,32 @@ export class FileStore implements JobStore {
   }
 
   async open(): Promise<{ jobs: Job[]; warnings: Warning[] }> {
-    const { folder, lock } = this.#options
+    const { folder, lock, now, onProblem } = this.#options
     await this.#closeLog()
     const holder = lock.acquire()
     if (holder !== null) throw new Error(toHeldText(holder))
     this.#stopWatching()
     this.#stopWatching = lock.onReplaced(rival => {
       this.#rival = rival
-      if (rival !== null) this.#options.onProblem(toRivalText(rival, this.#entries.size))
-      else this.#ensureInPlace().catch(error => this.#options.onProblem(toMovedText(error)))
+      if (rival !== null) onProblem(toRivalText(rival, this.#entries.size))
+      else this.#ensureInPlace().catch(error => onProblem(toMovedText(error)))
     })
     await folder.ensure()
     await rm(folder.pathOf(DRAFT_NAME), { force: true, recursive: true })
+    const path = folder.pathOf(LOG_NAME)
+    const aside = `log.set-aside-${now()}`
     const warnings: Warning[] = []
-    const { log, damaged } = await this.#openLog(warnings)
+    const { log, damaged } = await LineLog.open(path, this.#load).catch(async error => {
+      if (!(error instanceof ForeignLogError) && !(error instanceof UnsafePathError)) throw error
+      await rename(path, folder.pathOf(aside))
+      warnings.push(toWarning(`.svc/jobs/log could not be used (${error.message}) and is now ${aside}`))
+      this.#entries.clear()
+      return LineLog.open(path, this.#load)
+    })
     this.#log = log
     if (damaged > 0) {
-      const aside = this.#asideName()
-      await keepBeside(folder.pathOf(LOG_NAME), folder.pathOf(aside))
+      // Where the file system has no second names it is copied.
+      await link(path, folder.pathOf(aside)).catch(() => copyFile(path, folder.pathOf(aside)))
       await this.#rewrite()
       warnings.push(toWarning(`${damaged} lines of .svc/jobs/log were damaged and left out; it is kept as ${aside}`))
     }
@@ -103,8 +110,7 @@ export class FileStore implements JobStore {
 
   async peek(): Promise<Job[]> {
     await this.#closeLog()
-    const path = this.#options.folder.pathOf(LOG_NAME)
-    this.#log = await LineLog.openToRead(path, (json, place) => this.#load(json, place))
+    this.#log = await LineLog.openToRead(this.#options.folder.pathOf(LOG_NAME), this.#load)
     return this.#listJobs()
   }
 
@@ -112,46 +118,30 @@ export class FileStore implements JobStore {
     return [...this.#entries.values()].map(({ job }) => job).sort((a, b) => a.seq - b.seq)
   }
 
-  /** A log that cannot be used is set aside, and a new one begun. */
-  async #openLog(warnings: Warning[]): Promise<{ log: LineLog; damaged: number }> {
-    const { folder } = this.#options
-    const path = folder.pathOf(LOG_NAME)
-    try {
-      return await LineLog.open(path, (json, place) => this.#load(json, place))
-    } catch (error) {
-      if (!(error instanceof ForeignLogError) && !(error instanceof UnsafePathError)) throw error
-      const aside = this.#asideName()
-      await rename(path, folder.pathOf(aside))
-      warnings.push(toWarning(`.svc/jobs/log could not be used (${error.message}) and is now ${aside}`))
-      this.#entries.clear()
-      return LineLog.open(path, () => false)
-    }
-  }
-
-  #asideName(): string {
-    return `log.set-aside-${this.#options.now()}`
-  }
-
   async save(changes: readonly JobChange[]): Promise<void> {
     const lines = changes.map(change => toLine(JSON.stringify(change)))
-    while (this.#isRewriting) await this.#turn
+    while (this.#rewriting !== null) await this.#rewriting
     if (this.#log === null) throw new Error('the store of jobs is closed')
+    const takeAll = (places: readonly LinePlace[]): void => {
+      for (const [index, change] of changes.entries()) this.#take(change, places[index] ?? NO_PLACE)
+    }
     if (this.#rival === null) {
-      await this.#log.append(lines, places => {
-        for (const [index, change] of changes.entries()) this.#take(change, places[index]!)
-      })
+      await this.#log.append(lines, takeAll)
       await this.#ensureInPlace()
     } else {
       if (changes.some(change => 'request' in change)) throw new Error(toHeldText(this.#rival))
-      for (const change of changes) this.#take(change, NO_PLACE)
+      takeAll([])
     }
-    for (const change of changes) if ('gone' in change) await this.#removeParts(change.gone)
+    for (const change of changes) {
+      if (!('gone' in change)) continue
+      await Promise.all([this.#parts.body.remove(change.gone), this.#parts.result.remove(change.gone)])
+    }
     if (this.#rival === null) this.#rewriteIfDue()
   }
 
   async read(id: string, part: JobPart): Promise<Readable | null> {
     if (part !== 'request') return this.#parts[part].read(id)
-    while (this.#isRewriting) await this.#turn
+    while (this.#rewriting !== null) await this.#rewriting
     const entry = this.#entries.get(id)
     if (entry === undefined || this.#log === null) return null
     const { request } = JSON.parse(await this.#log.read(entry.request)) as { request: JobRequest }
@@ -163,31 +153,9 @@ export class FileStore implements JobStore {
     return this.#parts[part].write(id)
   }
 
-  /** A folder that was deleted or moved is made again, with all that counts in it. @throws Error when that cannot be */
-  async #ensureInPlace(): Promise<void> {
-    while (this.#isRewriting) await this.#turn
-    if (this.#log === null || (await this.#log.isInPlace())) return
-    if (this.#isRewriting) return this.#ensureInPlace()
-    this.#isRewriting = true
-    const work = this.#putBack().finally(() => {
-      this.#isRewriting = false
-    })
-    this.#turn = work.catch(() => {})
-    await work
-  }
-
-  async #putBack(): Promise<void> {
-    const { folder, lock } = this.#options
-    const holder = lock.check()
-    if (holder !== null) throw new Error(toHeldText(holder))
-    await folder.ensure()
-    await this.#rewrite()
-    this.#options.onProblem('.svc/jobs was deleted or moved while the gateway ran: its jobs are written there again')
-  }
-
   async close(): Promise<void> {
     this.#stopWatching()
-    await this.#turn
+    await this.#rewriting
     await this.#closeLog()
   }
 
@@ -198,12 +166,8 @@ export class FileStore implements JobStore {
     await log?.close()
   }
 
-  async #removeParts(id: string): Promise<void> {
-    await Promise.all([this.#parts.body.remove(id), this.#parts.result.remove(id)])
-  }
-
-  /** @returns false for a line that says nothing */
-  #load(json: string, place: LinePlace): boolean {
+  /** Takes a line of the log. @returns false for one that says nothing */
+  readonly #load = (json: string, place: LinePlace): boolean => {
     const change: unknown = JSON.parse(json)
     if (!isChange(change)) return false
     // Lines of version 0.2 have no attempts.
@@ -217,28 +181,47 @@ export class FileStore implements JobStore {
       this.#entries.delete(change.gone)
       return
     }
-    const known = this.#entries.get(change.job.id)
-    if (change.request !== undefined)
-      this.#entries.set(change.job.id, { job: change.job, request: place, stepBytes: 0 })
-    else if (known !== undefined) {
-      known.job = change.job
-      known.stepBytes = place.bytes
+    const { job, request } = change
+    const known = this.#entries.get(job.id)
+    if (request !== undefined) this.#entries.set(job.id, { job, request: place, stepBytes: 0 })
+    else if (known !== undefined) Object.assign(known, { job, stepBytes: place.bytes })
+  }
+
+  /** Holds up all other work on the log. @returns as `work` ends */
+  #hold(work: Promise<void>): Promise<void> {
+    const end = (): void => {
+      this.#rewriting = null
     }
+    this.#rewriting = work.then(end, end)
+    return work
+  }
+
+  /** A folder that was deleted or moved is made again, with all that counts in it. @throws Error when that cannot be */
+  async #ensureInPlace(): Promise<void> {
+    while (this.#rewriting !== null) await this.#rewriting
+    if (this.#log === null || (await this.#log.isInPlace())) return
+    if (this.#rewriting !== null) return this.#ensureInPlace()
+    await this.#hold(this.#putBack())
+  }
+
+  async #putBack(): Promise<void> {
+    const { folder, lock } = this.#options
+    const holder = lock.check()
+    if (holder !== null) throw new Error(toHeldText(holder))
+    await folder.ensure()
+    await this.#rewrite()
+    this.#options.onProblem('.svc/jobs was deleted or moved while the gateway ran: its jobs are written there again')
   }
 
   #rewriteIfDue(): void {
-    if (this.#isRewriting || this.#log === null) return
-    const limit = this.#options.outdatedBytes ?? OUTDATED_BYTES
-    if (this.#log.size < limit) return
+    const { outdatedBytes: limit = OUTDATED_BYTES, onProblem } = this.#options
+    if (this.#rewriting !== null || this.#log === null || this.#log.size < limit) return
     let needed = 0
     for (const { request, stepBytes } of this.#entries.values()) needed += request.bytes + stepBytes
     if (this.#log.size - needed < Math.max(limit, needed)) return
-    this.#isRewriting = true
-    this.#turn = this.#rewrite()
-      .catch(error => this.#options.onProblem(`.svc/jobs/log cannot be rewritten and keeps growing: ${String(error)}`))
-      .finally(() => {
-        this.#isRewriting = false
-      })
+    this.#hold(this.#rewrite()).catch(error =>
+      onProblem(`.svc/jobs/log cannot be rewritten and keeps growing: ${String(error)}`),
+    )
   }
 
   /** Writes the current state of every job to a new file, which then replaces the log. */
@@ -270,10 +253,7 @@ export class FileStore implements JobStore {
       throw error
     }
     this.#log = log
-    for (const [index, entry] of entries.entries()) {
-      entry.request = places[index]!
-      entry.stepBytes = 0
-    }
+    for (const [index, entry] of entries.entries()) Object.assign(entry, { request: places[index], stepBytes: 0 })
     await old.close()
   }
 }
@@ -292,33 +272,19 @@ function toMovedText(error: unknown): string {
   return `.svc/jobs was deleted or moved while the gateway ran, and cannot be written: ${(error as Error).message}`
 }
 
-/** Gives a file a second name, or makes a copy where there are no second names. */
-async function keepBeside(path: string, other: string): Promise<void> {
-  await link(path, other).catch(() => copyFile(path, other))
-}
-
 function toWarning(message: string): Warning {
   const hint = 'Look whether it holds jobs that are missed; delete it when not.'
   return { code: 'JOBS_SET_ASIDE', path: '.svc/jobs', message, hint }
 }
 
+/** Its checksum was right: the line is ours, of this version or of an earlier one. */
 function isChange(value: unknown): value is JobChange {
   if (!isObject(value)) return false
   if ('gone' in value) return typeof value.gone === 'string'
   const { job, request } = value
-  return isJob(job) && (request === undefined || isObject(request))
-}
-
-function isJob(value: unknown): value is Job {
-  if (!isObject(value)) return false
-  const { id, key, seq, state, attempt, retry, createdAt, dueAt } = value
+  if (!isObject(job) || (request !== undefined && !isObject(request))) return false
   return (
-    typeof id === 'string' &&
-    isJobId(id) &&
-    typeof key === 'string' &&
-    [seq, attempt, createdAt, dueAt].every(Number.isFinite) &&
-    (JOB_STATES as readonly unknown[]).includes(state) &&
-    isObject(retry)
+    isJobId(String(job.id)) && typeof job.key === 'string' && (JOB_STATES as readonly unknown[]).includes(job.state)
   )
 }
 
@@ -341,7 +307,7 @@ export class PartFiles {
     await this.#folder.ensure()
     const path = this.#folder.pathOf(id)
     const draft = `${path}${DRAFT}`
-    // Of an attempt that was cut off.
+    // A killed process may have left one.
     await rm(draft, { force: true, recursive: true })
     const file = await openNew(draft)
     const discard = async (): Promise<void> => {
@@ -376,4 +342,237 @@ export class PartFiles {
       if (isJobId(id) && (id !== name || !isKept(id))) this.#folder.remove(name)
     }
   }
+}
+
+/*
+ * The log is a file of lines that only grows, each with its checksum; what was added is on the disk when `append` resolves.
+ *
+ *   fngw-jobs 1
+ *   <crc32, 8 hex digits> <JSON>      one write and one sync for all lines that came while the last ones were written
+ *
+ * A process that is killed leaves at most a torn end that was never acknowledged; it is overwritten.
+ */
+
+const LOG_FORMAT = 1
+export const LOG_HEADER = `fngw-jobs ${LOG_FORMAT}\n`
+const READ_BYTES = 256 * 1024
+/** Bytes of one line; a request of the control plane is far smaller. */
+const MAX_LINE_BYTES = 64 * 1024 * 1024
+const NEWLINE = 10
+/** Checksum and space before the JSON. */
+const START_CHARS = 9
+
+/** Where a line's JSON stands. */
+export interface LinePlace {
+  at: number
+  bytes: number
+}
+
+/** The file was not written by a gateway. */
+export class ForeignLogError extends Error {}
+
+interface Batch {
+  lines: readonly Buffer[]
+  onKept: (places: LinePlace[]) => void
+  resolve: () => void
+  reject: (error: unknown) => void
+}
+
+type OnLine = (json: string, place: LinePlace) => boolean
+
+function toStart(json: string | Buffer): string {
+  return `${crc32(json).toString(16).padStart(8, '0')} `
+}
+
+export function toLine(json: string): Buffer {
+  return Buffer.from(`${toStart(json)}${json}\n`)
+}
+
+export class LineLog {
+  readonly #path: string
+  readonly #file: FileHandle
+  #size: number
+  #pending: Batch[] = []
+  #working: Promise<void> | null = null
+
+  private constructor(path: string, file: FileHandle, size: number) {
+    this.#path = path
+    this.#file = file
+    this.#size = size
+  }
+
+  /**
+   * Reads what is there; a new file gets its header.
+   * @param onLine - gets every line in order; returns false for one that it cannot use
+   * @param finalPath - the path that the file will be renamed to
+   * @returns the log, and how many lines in the midst of it were damaged or of no use
+   * @throws ForeignLogError; UnsafePathError; Error for a newer format, which is not touched, and of the file system
+   */
+  static async open(path: string, onLine: OnLine, finalPath = path): Promise<{ log: LineLog; damaged: number }> {
+    const file = await openToUpdate(path)
+    return closingOnError(file, async () => {
+      const { size, damaged } = await readLines(file, onLine)
+      const log = new LineLog(finalPath, file, size)
+      // A torn end must not be read together with what is written over it.
+      await file.truncate(size)
+      if (size === 0) await log.#writeAt(Buffer.from(LOG_HEADER))
+      return { log, damaged }
+    })
+  }
+
+  /** Reads a log that cannot be written; `append` fails. @returns null when there is none */
+  static async openToRead(path: string, onLine: OnLine): Promise<LineLog | null> {
+    const file = await openToRead(path)
+    if (file === null) return null
+    return closingOnError(file, async () => new LineLog(path, file, (await readLines(file, onLine)).size))
+  }
+
+  /** Bytes of the file. */
+  get size(): number {
+    return this.#size
+  }
+
+  /**
+   * Adds lines; they are kept together or not at all.
+   * @param onKept - called with their places as soon as they are, before anything else is written
+   */
+  append(lines: readonly Buffer[], onKept: (places: LinePlace[]) => void): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#pending.push({ lines, onKept, resolve, reject })
+      this.#working ??= this.#work()
+    })
+  }
+
+  async read({ at, bytes }: LinePlace): Promise<string> {
+    const buffer = Buffer.allocUnsafe(bytes)
+    const { bytesRead } = await this.#file.read(buffer, 0, bytes, at)
+    if (bytesRead < bytes) throw new Error('the file of jobs became shorter: something else has written to it')
+    return buffer.toString('utf8')
+  }
+
+  /** False when the file has no name any more or its path leads elsewhere: what is written to it is lost with the process. */
+  async isInPlace(): Promise<boolean> {
+    const [open, named] = await Promise.all([this.#file.stat(), stat(this.#path).catch(() => null)])
+    return named !== null && named.ino === open.ino && named.dev === open.dev
+  }
+
+  /** Resolves when nothing is being written. */
+  async idle(): Promise<void> {
+    while (this.#working !== null) await this.#working
+  }
+
+  async close(): Promise<void> {
+    await this.idle()
+    await this.#file.close()
+  }
+
+  async #work(): Promise<void> {
+    while (this.#pending.length > 0) {
+      const batches = this.#pending
+      this.#pending = []
+      const start = this.#size
+      try {
+        await this.#writeAt(Buffer.concat(batches.flatMap(({ lines }) => lines)))
+      } catch (error) {
+        // A restart would read these bytes as kept, although they were never acknowledged.
+        await this.#file.truncate(start).catch(() => {})
+        this.#size = start
+        for (const { reject } of batches) reject(error)
+        continue
+      }
+      let at = start
+      for (const { lines, onKept, resolve } of batches) {
+        const places = lines.map(line => {
+          at += line.length
+          return { at: at - line.length + START_CHARS, bytes: line.length - START_CHARS - 1 }
+        })
+        onKept(places)
+        resolve()
+      }
+    }
+    this.#working = null
+  }
+
+  async #writeAt(bytes: Buffer): Promise<void> {
+    for (let done = 0; done < bytes.length; ) {
+      const { bytesWritten } = await this.#file.write(bytes, done, bytes.length - done, this.#size + done)
+      done += bytesWritten
+    }
+    await this.#file.datasync()
+    this.#size += bytes.length
+  }
+}
+
+async function closingOnError<T>(file: FileHandle, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    await file.close()
+    throw error
+  }
+}
+
+/** @returns the bytes that are good, and damaged lines before the last good one */
+async function readLines(file: FileHandle, onLine: OnLine): Promise<{ size: number; damaged: number }> {
+  const header = Buffer.alloc(LOG_HEADER.length)
+  const { bytesRead } = await file.read(header, 0, header.length, 0)
+  const start = header.toString('latin1', 0, bytesRead)
+  if (!LOG_HEADER.startsWith(start)) throw toForeignError(start)
+  if (bytesRead < header.length) return { size: 0, damaged: 0 }
+  let size = LOG_HEADER.length
+  let damaged = 0
+  let doubtful = 0
+  for await (const { line, at } of splitLines(file, size)) {
+    const json = checkLine(line)
+    if (json === null || !onLine(json, { at: at + START_CHARS, bytes: line.length - START_CHARS })) {
+      doubtful += 1
+      continue
+    }
+    damaged += doubtful
+    doubtful = 0
+    size = at + line.length + 1
+  }
+  return { size, damaged }
+}
+
+/** Whole lines without their ends; a torn last one is left out. One that is too long for a line of ours comes as an empty one. */
+async function* splitLines(file: FileHandle, from: number): AsyncGenerator<{ line: Buffer; at: number }> {
+  let pieces: Buffer[] = []
+  let length = 0
+  let at = from
+  const add = (piece: Buffer): void => {
+    length += piece.length
+    if (length > MAX_LINE_BYTES) pieces = []
+    else pieces.push(piece)
+  }
+  for (let position = from; ; ) {
+    const buffer = Buffer.allocUnsafe(READ_BYTES)
+    const { bytesRead } = await file.read(buffer, 0, READ_BYTES, position)
+    if (bytesRead === 0) return
+    position += bytesRead
+    const read = buffer.subarray(0, bytesRead)
+    let start = 0
+    for (let end = read.indexOf(NEWLINE); end !== -1; end = read.indexOf(NEWLINE, start)) {
+      add(read.subarray(start, end))
+      yield { line: pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces), at }
+      at += length + 1
+      pieces = []
+      length = 0
+      start = end + 1
+    }
+    add(read.subarray(start))
+  }
+}
+
+function checkLine(line: Buffer): string | null {
+  if (line.length <= START_CHARS) return null
+  const json = line.subarray(START_CHARS)
+  return line.toString('latin1', 0, START_CHARS) === toStart(json) ? json.toString('utf8') : null
+}
+
+function toForeignError(start: string): Error {
+  const format = Number(/^fngw-jobs (\d+)/.exec(start)?.[1] ?? 0)
+  if (format <= LOG_FORMAT) return new ForeignLogError('it is not a file of jobs')
+  const remedy = 'start the newer fngw again, or move the file away'
+  return new Error(`.svc/jobs/log has format ${format} of a newer fngw, this one reads format ${LOG_FORMAT}: ${remedy}`)
 }

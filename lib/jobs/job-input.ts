@@ -1,29 +1,35 @@
-/** The input of a job: checked, made into a job, and shown or run again afterwards. Spec: page jobs/jobs. */
+/**
+ * A call as JSON, as `POST /_fn/invoke` takes it, and the input of a job: a call that runs later. Input is checked, made into a job,
+ * and shown or run again afterwards. Spec: pages jobs/jobs, control/invoke.
+ */
 
 import { isUtf8 } from 'node:buffer'
 import { createHash, randomBytes } from 'node:crypto'
 import {
+  boolean,
   hidden,
   integer,
   json,
   jsonObject,
+  mapOf,
   mapped,
   number,
   object,
+  type ObjectOf,
   oneOf,
   readRequest,
   string,
 } from '../config/fields.ts'
-import { report, reportWrong, showText, showValue } from '../config/findings.ts'
+import { type Place, reportWrong, showText, showValue } from '../config/findings.ts'
 import { isSecretName } from '../config/function-env.ts'
-import { base64 } from '../config/texts.ts'
+import { base64, toScalarText } from '../config/texts.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { badRequest, GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName } from '../core/http-text.ts'
 import {
   isFunctionName,
-  isMethod,
   isVersion,
+  MAX_NAME_CHARS,
   type Method,
   METHODS,
   type RuntimeName,
@@ -32,13 +38,88 @@ import {
 import { isObject } from '../core/json.ts'
 import { JOB_BACKOFF, JOB_MAX_ATTEMPTS, JOB_RETRY_DELAY_MS, MAX_JOB_DELAY_MS } from '../core/limits.ts'
 import { parsePattern } from '../core/pattern.ts'
+import { HIDDEN } from '../core/text.ts'
 import { toFunctionPath } from '../core/versions.ts'
 import { toCallBody, withBodyType } from '../invocation/internal-call.ts'
 import { checkPolicy, isMethodAllowed, toMethodError } from '../invocation/policy.ts'
 import { fillRoute } from '../router/call-route.ts'
 import { normalizePath, unescapeCanonical } from '../router/path.ts'
 import type { Idempotency, Job, JobRequest } from './job.ts'
-import { HIDDEN } from '../core/text.ts'
+
+const MAX_HEADER_CHARS = 16 * 1024
+const MAX_ROUTE_CHARS = 4096
+const MAX_URL_CHARS = 4096
+
+/** A list is one header with its texts joined, as when a client repeats it. */
+const headerValue = mapped(json(), (value, at) => {
+  const texts = (Array.isArray(value) ? value : [value]).map(toScalarText)
+  const text = texts.includes(undefined) ? null : texts.join(', ')
+  const isRight = text !== null && text.length <= MAX_HEADER_CHARS && findUnsendable(text) === null
+  return isRight ? text : reportWrong(at, 'text that a header can carry, or a list of texts', value)
+})
+
+const param = mapped(json(), (value, at) => {
+  const text = toScalarText(value)
+  // Half a character has no percent escape.
+  if (text === undefined || text === '' || /\p{Surrogate}/u.test(text))
+    return reportWrong(at, 'text that is not empty, or a number', value)
+  return text
+})
+
+/** Fields that name a function. */
+export const TARGET = {
+  name: string({ rule: 'the name of a function', maxLength: MAX_NAME_CHARS }),
+  runtime: oneOf(RUNTIMES),
+  version: string({
+    rule: 'the label of a version: letters, digits, _ . and -',
+    parse: text => (isVersion(text) ? text : null),
+  }),
+}
+
+/** The content of a call may be secret, and a refusal is logged: messages do not show hidden values. */
+export const CALL_FIELDS = {
+  ...TARGET,
+  route: string({ rule: 'a path that starts with /, such as /users/:id', pattern: /^\//, maxLength: MAX_ROUTE_CHARS }),
+  params: hidden(mapOf(param)),
+  query: hidden(jsonObject()),
+  headers: hidden(mapOf(headerValue, { keyRule: 'a header name' })),
+  body: json(),
+  is_base64: boolean(),
+  body_base64: hidden(base64),
+  context: hidden(jsonObject()),
+}
+
+type CallValues = ObjectOf<typeof CALL_FIELDS>
+
+/** Notes problems of several fields together. */
+export function checkCall({ headers, body, bodyBase64, isBase64 }: CallValues, at: Place): void {
+  for (const name of Object.keys(headers ?? {})) {
+    if (!isHeaderName(name)) reportWrong({ ...at, name: 'headers' }, 'an object of header names', name)
+  }
+  if (body !== undefined && bodyBase64 !== undefined)
+    reportWrong({ ...at, name: 'body_base64' }, 'absent where body is given', 'both')
+  if (isBase64 === true && bodyBase64 === undefined)
+    reportWrong({ ...at, name: 'is_base64' }, 'false where body_base64 is not given', true)
+}
+
+export type CallParts = ReturnType<typeof toCallParts>
+
+/** A call whose fields were checked; absent ones are null. */
+export function toCallParts({ body, bodyBase64, ...call }: CallValues) {
+  return {
+    name: call.name!,
+    runtime: call.runtime ?? null,
+    version: call.version ?? null,
+    /** A path of the function, or one of its routes to put `params` into. */
+    route: call.route ?? null,
+    params: call.params ?? null,
+    query: call.query ?? null,
+    /** Names as written; lists are joined. */
+    headers: withBodyType(call.headers ?? {}, body),
+    body: bodyBase64 ?? toCallBody(body),
+    context: call.context ?? null,
+  }
+}
 
 /** The fields of `POST /_fn/jobs` and of `gateway.jobs.create()`. */
 export interface JobInput {
@@ -54,7 +135,7 @@ export interface JobInput {
   /** Text, or a JSON value that becomes its text; bytes in base64 as `body_base64`. */
   body?: unknown
   body_base64?: string
-  /** Said beside `body_base64`, as in answers; it changes nothing. */
+  /** Given beside `body_base64`, as in records of results. */
   is_base64?: boolean
   /** Becomes `event.context.user`. */
   context?: Readonly<Record<string, unknown>> | null
@@ -71,30 +152,15 @@ export interface JobInput {
 /** A checked input with its defaults. */
 export type CheckedInput = ReturnType<typeof checkJobInput>
 
-const MAX_ROUTE_CHARS = 4096
-const MAX_URL_CHARS = 4096
-const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
-
-const PARAMS_RULE = 'an object of texts, numbers and booleans'
-const HEADERS_RULE = 'an object of header names and texts'
-
-/** Params, headers and the like may be secret, and a refusal is written to the log: their values are hidden. */
 const JOB = object(
   {
-    name: string({ rule: 'the name of a function', parse: text => (isName(text) ? text : null) }),
-    runtime: oneOf(RUNTIMES),
-    version: string({ rule: 'the name of a version', parse: text => (isVersion(text) ? text : null) }),
-    method: string({ rule: `one of ${METHODS.join(', ')}`, parse: text => (isMethod(text) ? text : null) }),
-    route: string({ rule: 'a route such as /users/:id', pattern: /^\//, maxLength: MAX_ROUTE_CHARS }),
-    params: hidden(mapped(jsonObject(), (params, at) => toTexts(params) ?? reportWrong(at, PARAMS_RULE, params))),
-    query: hidden(jsonObject()),
-    headers: hidden(
-      mapped(jsonObject(), (headers, at) => (isHeaders(headers) ? headers : reportWrong(at, HEADERS_RULE, headers))),
-    ),
-    body: json(),
-    body_base64: hidden(base64),
-    is_base64: json(),
-    context: hidden(jsonObject()),
+    ...CALL_FIELDS,
+    // A file route is called by its path, brackets included.
+    name: string({
+      rule: 'the name of a function',
+      parse: text => (isFunctionName(text.replace(/\[{1,2}(?:\.\.\.)?([\w-]+)\]{1,2}/g, '$1')) ? text : null),
+    }),
+    method: oneOf(METHODS),
     max_attempts: integer(JOB_MAX_ATTEMPTS),
     retry_delay_ms: integer(JOB_RETRY_DELAY_MS),
     backoff: number(JOB_BACKOFF),
@@ -110,25 +176,26 @@ const JOB = object(
   { required: ['name'], strict: true },
 )
 
+function isCallbackUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false
+  const { protocol, username, password } = new URL(text)
+  return (protocol === 'http:' || protocol === 'https:') && username === '' && password === ''
+}
+
 /** @throws GatewayError BAD_REQUEST that names every wrong field with its rule and its value */
 export function checkJobInput(input: unknown) {
   if (!isObject(input)) throw badRequest('a job', `must be an object, got ${showValue(input)}`)
-  const job = readRequest(JOB, input, ({ body, bodyBase64 }, at) => {
-    if (body !== undefined && bodyBase64 !== undefined)
-      report({ ...at, name: 'body and body_base64' }, 'CONFIG_VALUE', 'must not both be given', 'Leave one out.')
-  })
+  const job = readRequest(JOB, input, checkCall)
+  const { name, runtime, version, route, params, query, headers, body, context } = toCallParts(job)
+  // The order counts in `digestOf`, whose results are stored.
   return {
-    name: job.name!,
-    runtime: job.runtime ?? null,
-    version: job.version ?? null,
+    ...{ name, runtime, version },
     /** null: the function's own choice. */
-    method: (job.method as Method | undefined) ?? null,
-    route: job.route ?? null,
-    params: job.params ?? {},
-    query: job.query ?? {},
-    headers: withBodyType(job.headers ?? {}, job.body),
-    body: job.bodyBase64 ?? toCallBody(job.body),
-    context: job.context ?? null,
+    method: job.method ?? null,
+    route,
+    params: params ?? {},
+    query: query ?? {},
+    ...{ headers, body, context },
     retry: {
       maxAttempts: job.maxAttempts ?? JOB_MAX_ATTEMPTS.default,
       delayMs: job.retryDelayMs ?? JOB_RETRY_DELAY_MS.default,
@@ -139,37 +206,12 @@ export function checkJobInput(input: unknown) {
   }
 }
 
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/
+
 /** @throws GatewayError BAD_REQUEST */
 export function checkIdempotencyKey(key: string | null): string | null {
   if (key === null || IDEMPOTENCY_KEY.test(key)) return key
   throw badRequest('Idempotency-Key', `must be 1 to 255 visible ASCII characters, got ${showValue(key)}`)
-}
-
-/** A file route is called by its path, brackets included. */
-function isName(text: string): boolean {
-  return isFunctionName(text.replace(/\[{1,2}(?:\.\.\.)?([\w-]+)\]{1,2}/g, '$1'))
-}
-
-/** @returns null when a value is not a text, number or boolean; names are plain data, `__proto__` too */
-function toTexts(values: Readonly<Record<string, unknown>>): Record<string, string> | null {
-  const texts: Record<string, string> = Object.create(null)
-  for (const [name, value] of Object.entries(values)) {
-    if (!['string', 'number', 'boolean'].includes(typeof value)) return null
-    texts[name] = String(value)
-  }
-  return texts
-}
-
-function isHeaders(headers: Readonly<Record<string, unknown>>): headers is Record<string, string> {
-  return Object.entries(headers).every(
-    ([name, text]) => isHeaderName(name) && typeof text === 'string' && findUnsendable(text) === null,
-  )
-}
-
-function isCallbackUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false
-  const { protocol, username, password } = new URL(text)
-  return (protocol === 'http:' || protocol === 'https:') && username === '' && password === ''
 }
 
 const SECRET_HEADERS: ReadonlySet<string> = new Set(['authorization', 'proxy-authorization', 'cookie'])
@@ -244,11 +286,19 @@ export function draftJob(
   idempotency: Idempotency | null,
 ): { job: Job; request: JobRequest } {
   const fn = find(input.name, input.version, input.runtime)
-  const method = input.method ?? ownMethod(fn)
-  if (!isMethodAllowed(fn, method)) throw toMethodError(fn.policy.methods)
+  const { methods } = fn.policy
+  const method = input.method ?? (methods.includes('GET') ? 'GET' : (methods[0] ?? 'GET'))
+  if (!isMethodAllowed(fn, method)) throw toMethodError(methods)
   const refused = checkPolicy(fn, input.body?.length ?? 0)
   if (refused !== null) throw refused
-  const request = toRequest(input, fn, method, routesOf(fn, method))
+  const { body, query, headers, context, callbackUrl } = input
+  const hasBodyPart = body !== null && body.length > INLINE_BODY_BYTES
+  const request: JobRequest = {
+    ...{ runtime: fn.runtime, name: fn.name, version: fn.version, method },
+    ...toJobTarget(fn, method, input.route, routesOf(fn, method), input.params),
+    ...{ query, headers, context, callbackUrl, hasBodyPart },
+    body: body === null || hasBodyPart ? null : body.toString('base64'),
+  }
   const seq = nextSeq()
   const job: Job = {
     id: `job-${now}-${seq}-${randomBytes(6).toString('hex')}`,
@@ -265,7 +315,7 @@ export function draftJob(
     resultStatus: null,
     lastError: null,
     result: null,
-    callback: input.callbackUrl === null ? null : { state: 'pending', attempts: 0, lastError: null },
+    callback: callbackUrl === null ? null : { state: 'pending', attempts: 0, lastError: null },
     idempotency,
   }
   return { job, request }
@@ -281,36 +331,6 @@ export function digestOf(input: CheckedInput): string {
     .slice(0, 32)
 }
 
-function ownMethod({ policy }: FunctionVersion): Method {
-  return policy.methods.includes('GET') ? 'GET' : (policy.methods[0] ?? 'GET')
-}
-
-function toRequest(input: CheckedInput, fn: FunctionVersion, method: Method, routes: readonly string[]): JobRequest {
-  const { body, query, headers, context, callbackUrl } = input
-  const hasBodyPart = body !== null && body.length > INLINE_BODY_BYTES
-  return {
-    runtime: fn.runtime,
-    name: fn.name,
-    version: fn.version,
-    method,
-    ...toJobTarget(fn, method, input.route, routes, input.params),
-    query,
-    headers,
-    context,
-    body: body === null || hasBodyPart ? null : body.toString('base64'),
-    hasBodyPart,
-    callbackUrl,
-  }
-}
-
-interface JobTarget {
-  /** null for a function that no route leads to. */
-  routeTemplate: string | null
-  path: string
-  rawPath: string
-  params: Readonly<Record<string, string>>
-}
-
 /**
  * The route of its function that a job calls, and the path that results from its params.
  * @param route - as asked for; null takes the first one
@@ -323,7 +343,7 @@ export function toJobTarget(
   route: string | null,
   routes: readonly string[],
   params: Readonly<Record<string, string>>,
-): JobTarget {
+): Pick<JobRequest, 'routeTemplate' | 'path' | 'rawPath' | 'params'> {
   const template = route === null ? (routes[0] ?? null) : findRoute(fn, method, route, routes)
   if (template === null) {
     const path = toFunctionPath(fn.name, fn.version)

@@ -1,11 +1,10 @@
-/** A kept result, read back as it was written: its head, and its body as a stream. Owner: page jobs/file-store. */
+/** A kept result, read back as `ResultWriter` wrote it: its head, and its body as a stream. Owner: page jobs/file-store. */
 
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { toHeaderRecord } from '../core/http-text.ts'
-import { isObject } from '../core/json.ts'
-import type { BodySink } from '../invocation/internal-call.ts'
-import type { Job, JobStore, PartWriter, ResultFacts } from './job.ts'
+import { parseObject } from '../core/json.ts'
+import type { Job, JobStore, ResultFacts } from './job.ts'
 
 /** Bytes of the first line: headers of an answer are far fewer. */
 const MAX_HEAD_BYTES = 1024 * 1024
@@ -22,168 +21,45 @@ export async function openResult(job: Job, store: JobStore): Promise<JobResult |
   if (job.result === null) return null
   const part = await store.read(job.id, 'result')
   if (part === null) return null
-  const pieces = part[Symbol.asyncIterator]() as AsyncIterator<Buffer>
-  const { head, rest } = await readHead(pieces)
-  if (head === null) {
-    part.destroy()
-    return null
-  }
-  return { id: job.id, ...head, ...job.result, body: closing(readBody(part, pieces, rest), part) }
+  const body = readPieces(part)
+  const head = toHead(parseObject(String((await body.next()).value)))
+  if (head !== null) return { id: job.id, ...head, ...job.result, body }
+  await body.return()
+  return null
 }
 
-/** A generator that was not begun runs nothing when it is returned from: the part is closed beside it. */
-function closing(body: AsyncGenerator<Buffer, void>, part: Readable): AsyncGenerator<Buffer, void> {
-  const end = body.return.bind(body)
-  body.return = value => {
-    part.destroy()
-    return end(value)
-  }
-  return body
-}
-
-async function readHead(pieces: AsyncIterator<Buffer>): Promise<{ head: ResultHead | null; rest: Buffer }> {
-  let bytes: Buffer = Buffer.alloc(0)
-  for (;;) {
-    const end = bytes.indexOf(NEWLINE)
-    if (end !== -1) return { head: toHead(bytes.toString('utf8', 0, end)), rest: bytes.subarray(end + 1) }
-    const next = await pieces.next()
-    if (next.done === true || bytes.length > MAX_HEAD_BYTES) return { head: null, rest: bytes }
-    bytes = bytes.length === 0 ? next.value : Buffer.concat([bytes, next.value])
-  }
-}
-
-function toHead(json: string): ResultHead | null {
+/** The first line, then the bytes behind it as they are read. */
+async function* readPieces(part: Readable): AsyncGenerator<Buffer, void> {
+  let start: Buffer | null = Buffer.alloc(0)
   try {
-    const value: unknown = JSON.parse(json)
-    if (!isObject(value) || typeof value.status !== 'number' || !Array.isArray(value.headers)) return null
-    return { status: value.status, headers: value.headers.map(String) }
-  } catch {
-    return null
-  }
-}
-
-async function* readBody(part: Readable, pieces: AsyncIterator<Buffer>, rest: Buffer): AsyncGenerator<Buffer, void> {
-  try {
-    if (rest.length > 0) yield rest
-    for (let next = await pieces.next(); next.done !== true; next = await pieces.next()) yield next.value
+    for await (const piece of part as AsyncIterable<Buffer>) {
+      if (start === null) {
+        yield piece
+        continue
+      }
+      start = Buffer.concat([start, piece])
+      const end: number = start.indexOf(NEWLINE)
+      if (end === -1 && start.length > MAX_HEAD_BYTES) return
+      if (end === -1) continue
+      yield start.subarray(0, end)
+      if (end + 1 < start.length) yield start.subarray(end + 1)
+      start = null
+    }
   } finally {
     part.destroy()
   }
 }
 
+function toHead(value: Readonly<Record<string, unknown>> | null): ResultHead | null {
+  if (typeof value?.status !== 'number' || !Array.isArray(value.headers)) return null
+  return { status: value.status, headers: value.headers.map(String) }
+}
+
 /** First line of a kept result. */
-interface ResultHead {
+export interface ResultHead {
   status: number
   /** Names and values in turn. */
   headers: readonly string[]
-}
-
-interface ResultWriterOptions {
-  open: () => Promise<PartWriter>
-  /** Bytes of the body that are kept; 0 keeps all. */
-  maxBytes: number
-  /** Called when the limit is reached: the handler can be stopped. */
-  onFull: () => void
-}
-
-/**
- * Writes the response of a job into the store: a line of JSON with status and headers, then the bytes of the body. Memory holds one
- * piece at a time.
- */
-export class ResultWriter implements BodySink {
-  readonly #options: ResultWriterOptions
-  readonly #text = new TextCheck()
-  #part: PartWriter | null = null
-  #head: ResultHead | null = null
-  bytes = 0
-  truncated = false
-  /** Why the result cannot be kept, such as a full disk; null while it can. The handler goes on all the same. */
-  problem: string | null = null
-
-  constructor(options: ResultWriterOptions) {
-    this.#options = options
-  }
-
-  /** null while no answer has begun. */
-  get status(): number | null {
-    return this.#head?.status ?? null
-  }
-
-  begin(status: number, headers: readonly string[]): void {
-    this.#head = { status, headers }
-  }
-
-  async write(piece: Buffer): Promise<void> {
-    if (this.truncated || this.problem !== null) return
-    const { maxBytes } = this.#options
-    const room = maxBytes === 0 ? piece.length : Math.min(piece.length, maxBytes - this.bytes)
-    const kept = piece.subarray(0, room)
-    this.#text.add(kept)
-    if (!(await this.#tryTo(part => part.write(kept)))) return
-    this.bytes += room
-    if (room === piece.length) return
-    this.truncated = true
-    this.#options.onFull()
-  }
-
-  /** Keeps what was written. @returns whether the body is text; null when there was no answer, or it cannot be kept */
-  async end(): Promise<{ isText: boolean } | null> {
-    if (this.#head === null) {
-      await this.#part?.discard()
-      return null
-    }
-    if (this.problem !== null || !(await this.#tryTo(part => part.end()))) return null
-    // A cut may go through a character.
-    if (!this.truncated) this.#text.end()
-    return { isText: this.#text.isText }
-  }
-
-  async discard(): Promise<void> {
-    await this.#part?.discard()
-    this.#part = null
-  }
-
-  async #tryTo(work: (part: PartWriter) => Promise<void>): Promise<boolean> {
-    try {
-      await work(await this.#open())
-      return true
-    } catch (error) {
-      this.problem = (error as Error).message
-      await this.discard()
-      return false
-    }
-  }
-
-  async #open(): Promise<PartWriter> {
-    if (this.#part === null) {
-      this.#part = await this.#options.open()
-      await this.#part.write(Buffer.from(`${JSON.stringify(this.#head)}\n`))
-    }
-    return this.#part
-  }
-}
-
-/** Whether bytes that come in pieces are UTF-8, cuts inside characters included. */
-export class TextCheck {
-  readonly #decoder = new TextDecoder('utf-8', { fatal: true })
-  isText = true
-
-  add(piece: Buffer): void {
-    if (this.isText) this.#decode(piece)
-  }
-
-  /** Checks that the last character is finished. */
-  end(): void {
-    if (this.isText) this.#decode()
-  }
-
-  #decode(piece?: Buffer): void {
-    try {
-      this.#decoder.decode(piece, { stream: piece !== undefined })
-    } catch {
-      this.isText = false
-    }
-  }
 }
 
 /** A result of any size as JSON text, piece by piece: `{id, status, headers, latency_ms, bytes, truncated, is_base64, body | body_base64}`. */

@@ -8,11 +8,10 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
-import type { GatewayError } from '../core/errors.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { Heap, type HeapItem } from '../core/collections.ts'
-import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
-import { ResultWriter } from './job-result.ts'
+import type { BodySink, InternalRequest, InternalResult } from '../invocation/internal-call.ts'
+import type { ResultHead } from './job-result.ts'
 import {
   afterAttempt,
   afterInterruption,
@@ -20,8 +19,8 @@ import {
   begin,
   isFinished,
   type Job,
-  type JobRequest,
   type JobStore,
+  type PartWriter,
   readBody,
   readRequest,
 } from './job.ts'
@@ -57,21 +56,16 @@ export class JobRunner {
   readonly #runs = new Map<string, Run>()
   /** Functions without room. */
   readonly #full = new Set<string>()
-  #timer: NodeJS.Timeout | null = null
+  readonly #timer: Timer
   #isClosed = false
 
   constructor(options: JobRunnerOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock, true)
   }
 
-  /** A queued job waits for its turn from now on. */
-  add(job: Job): void {
-    this.#enqueue(job)
-    this.#pump()
-  }
-
-  /** Jobs that were queued before, in their order. */
-  addAll(jobs: Iterable<Job>): void {
+  /** Queued jobs, in their order, wait for their turn from now on. */
+  add(jobs: Iterable<Job>): void {
     for (const job of jobs) this.#enqueue(job)
     this.#pump()
   }
@@ -93,16 +87,16 @@ export class JobRunner {
   /** Begins nothing more, lets what runs finish. @param timeoutMs - after that handlers are stopped */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
-    this.#disarm()
+    this.#timer.clear()
     if (this.#runs.size === 0) return
-    const { clock } = this.#options
-    const stopAll = () => {
+    const stopAll = (): void => {
       for (const { stop } of this.#runs.values()) stop.abort()
     }
     if (timeoutMs <= 0) stopAll()
-    const timer = clock.setTimeout(stopAll, timeoutMs)
+    const limit = new Timer(this.#options.clock)
+    limit.set(timeoutMs, stopAll)
     await Promise.all([...this.#runs.values()].map(({ ended }) => ended))
-    clock.clearTimeout(timer)
+    limit.clear()
   }
 
   #enqueue(job: Job): void {
@@ -117,13 +111,16 @@ export class JobRunner {
 
   #pump(): void {
     const { clock, maxConcurrency } = this.#options
-    this.#disarm()
-    while (!this.#isClosed && this.#runs.size < maxConcurrency) {
+    this.#timer.clear()
+    const hasRoom = (): boolean => !this.#isClosed && this.#runs.size < maxConcurrency
+    while (hasRoom()) {
       const job = this.#queue.take(clock.monotonic(), this.#mayRun)
       if (job === null) break
       this.#start(job)
     }
-    if (!this.#isClosed && this.#runs.size < maxConcurrency) this.#arm()
+    const now = clock.monotonic()
+    const due = hasRoom() ? this.#queue.nextDue(now) : null
+    if (due !== null) this.#timer.set(Math.max(1, Math.ceil(due - now)), () => this.#pump())
   }
 
   readonly #mayRun = (key: string): boolean => {
@@ -139,20 +136,6 @@ export class JobRunner {
     return false
   }
 
-  #arm(): void {
-    const { clock } = this.#options
-    const now = clock.monotonic()
-    const due = this.#queue.nextDue(now)
-    if (due === null) return
-    this.#timer = clock.setTimeout(() => this.#pump(), Math.max(1, Math.ceil(due - now)))
-    this.#timer.unref?.()
-  }
-
-  #disarm(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
-  }
-
   #start(job: Job): void {
     const run: Run = { job, stop: new AbortController(), isCanceled: false, ended: Promise.resolve() }
     this.#runs.set(job.id, run)
@@ -164,6 +147,7 @@ export class JobRunner {
 
   async #run(run: Run): Promise<void> {
     const { clock, keep, functionOf, onProblem } = this.#options
+    const { signal } = run.stop
     const begun = begin(run.job, clock.wall())
     try {
       await keep(begun)
@@ -173,31 +157,32 @@ export class JobRunner {
       return
     }
     run.job = begun
-    const outcome = run.stop.signal.aborted
-      ? null
-      : await runAttempt(begun, functionOf(begun.key), run.stop.signal, this.#options)
+    const outcome = signal.aborted ? null : await runAttempt(begun, functionOf(begun.key), signal, this.#options)
     // `Jobs.cancel` keeps that step.
     if (run.isCanceled) return
     const now = clock.wall()
-    const isStopped = outcome === null || (run.stop.signal.aborted && outcome.kind === 'failure')
-    await this.#keepEnd(
-      run,
-      isStopped ? afterInterruption(begun, now, 'the gateway was stopped') : afterAttempt(begun, outcome, now),
-    )
+    const isStopped = outcome === null || (signal.aborted && outcome.kind === 'failure')
+    const ended = isStopped
+      ? afterInterruption(begun, now, 'the gateway was stopped')
+      : afterAttempt(begun, outcome, now)
+    const isKept = await this.keepEnd(ended, () => run.isCanceled)
+    if (isKept && !isFinished(ended)) this.#enqueue(ended)
   }
 
-  /** The end of an attempt is tried to be kept until it is: its place is taken meanwhile, so few can wait so. */
-  async #keepEnd(run: Run, ended: Job): Promise<void> {
-    const { keep, onProblem } = this.#options
+  /**
+   * Keeps the end of an attempt, however often the store refuses it. The attempt's slot is taken meanwhile, so few can wait so.
+   * @returns false when the runner was closed, or another end counts
+   */
+  async keepEnd(ended: Job, isOver: () => boolean = () => false): Promise<boolean> {
+    const { keep, onProblem, clock } = this.#options
     for (;;) {
       try {
         await keep(ended)
-        if (!isFinished(ended)) this.#enqueue(ended)
-        return
+        return true
       } catch (error) {
         onProblem(`the end of job ${ended.id} cannot be kept: ${(error as Error).message}`)
-        if (this.#isClosed || run.isCanceled) return
-        await new Promise<void>(resolve => this.#options.clock.setTimeout(resolve, STORE_RETRY_MS))
+        if (this.#isClosed || isOver()) return false
+        await new Promise<void>(resolve => clock.setTimeout(resolve, STORE_RETRY_MS))
       }
     }
   }
@@ -211,10 +196,11 @@ interface AttemptOptions {
   maxResultBytes: number
 }
 
-/** The handler did not begin: it may be asked again without that being another attempt. */
-const UNBEGUN: ReadonlySet<string> = new Set(['CONCURRENCY_LIMIT', 'POOL_OVERFLOW', 'BUILD_PENDING'])
-/** Another attempt would be refused in the same way. */
-const FINAL: ReadonlySet<string> = new Set(['METHOD_NOT_ALLOWED', 'BODY_TOO_LARGE', 'BAD_REQUEST'])
+/** By refusal: the handler did not begin, and asking again is no further attempt; or a further attempt would be refused as well. */
+const KINDS: Readonly<Record<string, AttemptOutcome['kind']>> = {
+  ...{ CONCURRENCY_LIMIT: 'unbegun', POOL_OVERFLOW: 'unbegun', BUILD_PENDING: 'unbegun' },
+  ...{ METHOD_NOT_ALLOWED: 'final', BODY_TOO_LARGE: 'final', BAD_REQUEST: 'final' },
+}
 
 /**
  * One attempt: reads the request, calls the function and stores the result. Never rejects.
@@ -225,21 +211,31 @@ export async function runAttempt(
   job: Job,
   fn: FunctionVersion | null,
   signal: AbortSignal,
-  options: AttemptOptions,
+  { store, call, maxResultBytes }: AttemptOptions,
 ): Promise<AttemptOutcome> {
+  const toFailure = (status: number, error: string): AttemptOutcome => ({
+    kind: 'failure',
+    status,
+    error,
+    result: null,
+  })
   if (fn === null) return toFailure(404, `unknown function or version: ${job.key}`)
   // The writer stops the call when it is full, the owner when the job is canceled or the gateway stops.
   const stop = new AbortController()
   const writer = new ResultWriter({
-    open: () => options.store.write(job.id, 'result'),
-    maxBytes: options.maxResultBytes,
+    open: () => store.write(job.id, 'result'),
+    maxBytes: maxResultBytes,
     onFull: () => stop.abort(),
   })
   try {
-    const request = await readRequest(job, options.store)
-    const body = await readBody(job, request, options.store)
-    const result = await options.call({
-      ...toInternal(job, request, fn, body),
+    const request = await readRequest(job, store)
+    const { method, path, rawPath, params, query, headers, context } = request
+    const result = await call({
+      ...{ fn, method, path, rawPath, params, query },
+      headers: { 'user-agent': 'fngw-jobs', ...headers },
+      body: await readBody(job, request, store),
+      user: context,
+      trigger: { type: 'job', id: job.id, attempt: job.attempt, max_attempts: job.retry.maxAttempts },
       // Found again from the logs, and the logs from the job.
       id: `${job.id}.${job.attempt}`,
       signal: AbortSignal.any([signal, stop.signal]),
@@ -253,49 +249,126 @@ export async function runAttempt(
   }
 }
 
-async function toOutcome(result: InternalResult, writer: ResultWriter): Promise<AttemptOutcome> {
-  const { error, latencyMs } = result
+async function toOutcome({ error, status, latencyMs }: InternalResult, writer: ResultWriter): Promise<AttemptOutcome> {
   if (error !== null && !writer.truncated) {
     await writer.discard()
-    return { kind: kindOf(error), status: error.status, error: error.message, result: null }
+    return { kind: KINDS[error.code] ?? 'failure', status: error.status, error: error.message, result: null }
   }
   const kept = await writer.end()
-  const { bytes, truncated } = writer
+  const { bytes, truncated, problem } = writer
   return {
     kind: 'answer',
-    status: writer.status ?? result.status,
-    error: writer.problem === null ? null : `its result could not be kept: ${writer.problem}`,
+    status: writer.status ?? status,
+    error: problem === null ? null : `its result could not be kept: ${problem}`,
     result: kept && { bytes, truncated, isText: kept.isText, latencyMs: Math.round(latencyMs * 1000) / 1000 },
   }
 }
 
-function kindOf({ code }: GatewayError): AttemptOutcome['kind'] {
-  if (UNBEGUN.has(code)) return 'unbegun'
-  return FINAL.has(code) ? 'final' : 'failure'
+interface ResultWriterOptions {
+  open: () => Promise<PartWriter>
+  /** Bytes of the body that are kept; 0 keeps all. */
+  maxBytes: number
+  /** Called when the limit is reached: the handler can be stopped. */
+  onFull: () => void
 }
 
-function toFailure(status: number, error: string): AttemptOutcome {
-  return { kind: 'failure', status, error, result: null }
+/**
+ * Writes the response of a job into the store: a line of JSON with status and headers, then the bytes of the body. Memory holds one
+ * piece at a time.
+ */
+export class ResultWriter implements BodySink {
+  readonly #options: ResultWriterOptions
+  readonly #text = new TextCheck()
+  #part: PartWriter | null = null
+  #head: ResultHead | null = null
+  bytes = 0
+  truncated = false
+  /** Why the result cannot be kept, such as a full disk; null while it can. The handler goes on all the same. */
+  problem: string | null = null
+
+  constructor(options: ResultWriterOptions) {
+    this.#options = options
+  }
+
+  /** null while no answer has begun. */
+  get status(): number | null {
+    return this.#head?.status ?? null
+  }
+
+  begin(status: number, headers: readonly string[]): void {
+    this.#head = { status, headers }
+  }
+
+  async write(piece: Buffer): Promise<void> {
+    if (this.truncated || this.problem !== null) return
+    const { maxBytes } = this.#options
+    const room = maxBytes === 0 ? piece.length : Math.min(piece.length, maxBytes - this.bytes)
+    const kept = piece.subarray(0, room)
+    this.#text.add(kept)
+    if (!(await this.#tryTo(part => part.write(kept)))) return
+    this.bytes += room
+    if (room === piece.length) return
+    this.truncated = true
+    this.#options.onFull()
+  }
+
+  /** Keeps what was written. @returns whether the body is text; null when there was no answer, or it cannot be kept */
+  async end(): Promise<{ isText: boolean } | null> {
+    if (this.#head === null) {
+      await this.#part?.discard()
+      return null
+    }
+    if (this.problem !== null || !(await this.#tryTo(part => part.end()))) return null
+    // A cut may go through a character.
+    if (!this.truncated) this.#text.end()
+    return { isText: this.#text.isText }
+  }
+
+  async discard(): Promise<void> {
+    await this.#part?.discard()
+    this.#part = null
+  }
+
+  async #tryTo(work: (part: PartWriter) => Promise<void>): Promise<boolean> {
+    try {
+      await work(await this.#open())
+      return true
+    } catch (error) {
+      this.problem = (error as Error).message
+      await this.discard()
+      return false
+    }
+  }
+
+  async #open(): Promise<PartWriter> {
+    if (this.#part === null) {
+      this.#part = await this.#options.open()
+      await this.#part.write(Buffer.from(`${JSON.stringify(this.#head)}\n`))
+    }
+    return this.#part
+  }
 }
 
-function toInternal(
-  job: Job,
-  request: JobRequest,
-  fn: FunctionVersion,
-  body: Buffer | null,
-): Omit<InternalRequest, 'id' | 'signal' | 'sink'> {
-  const { method, path, rawPath, params, query, headers, context } = request
-  return {
-    fn,
-    method,
-    path,
-    rawPath,
-    params,
-    query,
-    headers: { 'user-agent': 'fngw-jobs', ...headers },
-    body,
-    user: context,
-    trigger: { type: 'job', id: job.id, attempt: job.attempt, max_attempts: job.retry.maxAttempts },
+/** Whether bytes that come in pieces are UTF-8, cuts inside characters included. */
+export class TextCheck {
+  readonly #decoder = new TextDecoder('utf-8', { fatal: true })
+  isText = true
+
+  add(piece: Buffer): void {
+    if (this.isText) this.#decode(piece)
+  }
+
+  /** Checks that the last character is finished. */
+  end(): void {
+    if (this.isText) this.#decode()
+  }
+
+  #decode(piece?: Buffer): void {
+    try {
+      this.#decoder.decode(piece, { stream: piece !== undefined })
+    } catch {
+      this.isText = false
+    }
   }
 }
 

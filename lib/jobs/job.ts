@@ -179,84 +179,52 @@ function retryDelay({ attempt, retry }: Job): number {
   return backoffDelay(attempt - 1, { first: retry.delayMs, factor: retry.backoff, max: MAX_JOB_DELAY_MS })
 }
 
-/** A job as the API shows it: times in milliseconds since the epoch. */
-export interface JobRecord {
-  id: string
-  status: JobState
-  created_at_ms: number
-  updated_at_ms: number
-  finished_at_ms: number | null
-  runtime: string
-  name: string
-  version: string | null
-  method: string
-  /** The path that is called, and the route that it comes from. */
-  route: string
-  route_template: string | null
-  /** Runs that began. */
-  attempt: number
-  max_attempts: number
-  /** The runs in order; the end is null while one goes on. `request_id` finds its log lines. */
-  attempts: {
-    request_id: string
-    started_at_ms: number
-    ended_at_ms: number | null
-    status: number | null
-    error: string | null
-  }[]
-  retry_delay_ms: number
-  backoff: number
-  /** When a queued job may run; null for others. */
-  next_run_at_ms: number | null
-  /** Status of the last answer. */
-  result_status: number | null
-  /** Bytes of the kept body; null when there is no result. */
-  result_bytes: number | null
-  result_truncated: boolean
-  last_error: string | null
-  idempotency_key: string | null
-  /** The query of the URL is not shown: it may contain a secret. */
-  callback: { url: string; status: string; attempts: number; last_error: string | null } | null
-}
+export type JobRecord = ReturnType<typeof toJobRecord>
 
-export function toJobRecord(job: Job, request: JobRequest): JobRecord {
+/** A job as the API shows it: times in milliseconds since the epoch. */
+export function toJobRecord(job: Job, request: JobRequest) {
+  const { id, state, attempt, retry, result, callback } = job
+  const { runtime, name, version, method } = request
   return {
-    id: job.id,
-    status: job.state,
+    id,
+    status: state,
     created_at_ms: job.createdAt,
     updated_at_ms: job.updatedAt,
     finished_at_ms: job.finishedAt,
-    runtime: request.runtime,
-    name: request.name,
-    version: request.version,
-    method: request.method,
+    ...{ runtime, name, version, method },
+    /** The path that is called, and the route that it comes from. */
     route: request.rawPath,
     route_template: request.routeTemplate,
-    attempt: job.attempt,
-    max_attempts: job.retry.maxAttempts,
+    /** Runs that began. */
+    attempt,
+    max_attempts: retry.maxAttempts,
+    /** The runs in order; the end is null while one goes on. `request_id` finds its log lines. */
     attempts: job.attempts.map(({ startedAt, endedAt, status, error }, index) => ({
-      request_id: `${job.id}.${index + 1}`,
+      request_id: `${id}.${index + 1}`,
       started_at_ms: startedAt,
       ended_at_ms: endedAt,
       status,
       error,
     })),
-    retry_delay_ms: job.retry.delayMs,
-    backoff: job.retry.backoff,
-    next_run_at_ms: job.state === 'queued' ? job.dueAt : null,
+    retry_delay_ms: retry.delayMs,
+    backoff: retry.backoff,
+    /** When a queued job may run; null for others. */
+    next_run_at_ms: state === 'queued' ? job.dueAt : null,
+    /** Status of the last response. */
     result_status: job.resultStatus,
-    result_bytes: job.result?.bytes ?? null,
-    result_truncated: job.result?.truncated ?? false,
+    /** Bytes of the kept body; null when there is no result. */
+    result_bytes: result?.bytes ?? null,
+    result_truncated: result?.truncated ?? false,
     last_error: job.lastError,
     idempotency_key: job.idempotency?.key ?? null,
-    callback: toCallback(job, request.callbackUrl),
+    callback:
+      callback === null || request.callbackUrl === null ? null : toCallbackRecord(callback, request.callbackUrl),
   }
 }
 
-function toCallback({ callback }: Job, url: string | null): JobRecord['callback'] {
-  if (callback === null || url === null) return null
+/** The query of the URL is not shown: it may contain a secret. */
+function toCallbackRecord({ state, attempts, lastError }: CallbackFacts, url: string) {
   const { origin, pathname } = new URL(url)
-  const { state, attempts, lastError } = callback
   return { url: origin + pathname, status: state, attempts, last_error: lastError }
 }
 

@@ -4,7 +4,7 @@
  *   create ─► checked ─► kept ─► acknowledged ─► runner ─► kept ─► result, callback ─► 250 jobs or 24 h later gone
  */
 
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { KEPT_JOB_MS, KEPT_JOBS, MAX_OPEN_JOBS } from '../core/limits.ts'
 import type { JobEventRecord } from '../observe/events.ts'
@@ -29,7 +29,6 @@ import {
   isFinished,
   isJobId,
   type Job,
-  type JobChange,
   type JobRecord,
   type JobRequest,
   type JobState,
@@ -38,11 +37,11 @@ import {
   toJobRecord,
 } from './job.ts'
 
-/** Jobs of one page, where nothing is said. */
+/** Jobs of one page by default. */
 const LIST_LIMIT = 50
-/** Milliseconds between two looks for jobs whose time is over. */
+/** Milliseconds between two searches for outdated jobs. */
 const SWEEP_MS = KEPT_JOB_MS / 24
-/** Milliseconds until a store that cannot be had is asked for again. */
+/** Milliseconds until a store that could not be opened is opened again. */
 const REOPEN_MS = 10_000
 
 export interface JobsOptions extends Omit<JobRunnerOptions, 'keep' | 'onProblem'>, DraftOptions {
@@ -69,51 +68,28 @@ interface JobListOptions {
 }
 
 /** Jobs as a program that embeds a gateway sees them. */
-export interface GatewayJobs {
-  /**
-   * Makes a job; it is on the disk when this resolves.
-   * @param idempotencyKey - the same key and input give the same job, with `replayed`
-   * @throws GatewayError BAD_REQUEST, NOT_FOUND, ROUTE_CONFLICT, METHOD_NOT_ALLOWED, BODY_TOO_LARGE, CONCURRENCY_LIMIT
-   */
-  create(input: JobInput, idempotencyKey?: string | null): Promise<{ record: JobRecord; replayed: boolean }>
-  /** @throws GatewayError NOT_FOUND */
-  get(id: string): Promise<JobRecord>
-  /** Newest first. */
-  list(options?: JobListOptions): Promise<{ jobs: JobRecord[]; next: number | null }>
-  /** The fields that created a job; headers that look like secrets are `<hidden>`. @throws GatewayError NOT_FOUND */
-  input(id: string): Promise<ShownInput>
-  /**
-   * Creates a job with the input of a finished one.
-   * @param changes - fields that replace its own; a header `<hidden>` keeps its value
-   * @throws GatewayError NOT_FOUND, ROUTE_CONFLICT when it has not finished, and as `create`
-   */
-  retry(id: string, changes?: Partial<JobInput>): Promise<JobRecord>
-  /** Cancels a job that waits or runs, deletes one that is over. @throws GatewayError NOT_FOUND */
-  cancel(id: string): Promise<{ record: JobRecord; deleted: boolean }>
-  /** Its answer; `result.body` must be read to its end or returned from. @throws GatewayError NOT_FOUND */
-  result(id: string): Promise<{ record: JobRecord; result: JobResult | null }>
-  /** Jobs by state. */
-  counts(): Readonly<Record<JobState, number>>
-}
+export type GatewayJobs = Pick<Jobs, 'create' | 'get' | 'list' | 'input' | 'retry' | 'cancel' | 'result' | 'counts'>
 
-export class Jobs implements GatewayJobs {
+export class Jobs {
   readonly #options: JobsOptions
   #table = new JobTable()
   readonly #runner: JobRunner
-  /** Jobs that are being made, by idempotency key. */
-  readonly #making = new Map<string, Promise<unknown>>()
+  /** Jobs that are being created, by idempotency key. */
+  readonly #creating = new Map<string, Promise<unknown>>()
   #opening: Promise<void> | null = null
-  #isOpen = false
-  /** True while the store can only be read. */
-  #isReadOnly = false
+  /** `readable`: the store can only be read, on a full or read-only disk. */
+  #store: 'closed' | 'readable' | 'open' = 'closed'
   #isClosed = false
   #problem: string | null = null
-  /** Warnings about files that could not be used when the store was opened. */
+  /** About files that could not be used when the store was opened, and why jobs cannot be kept. */
+  warnings: readonly Warning[] = []
   #asides: readonly Warning[] = []
-  #timer: NodeJS.Timeout | null = null
+  /** For the next attempt to open the store, and for the next sweep. */
+  readonly #timer: Timer
 
   constructor(options: JobsOptions) {
     this.#options = options
+    this.#timer = new Timer(options.clock, true)
     this.#runner = new JobRunner({
       ...options,
       keep: job => this.#keep(job),
@@ -121,18 +97,9 @@ export class Jobs implements GatewayJobs {
     })
   }
 
+  /** Jobs by state. */
   counts(): Readonly<Record<JobState, number>> {
     return this.#table.counts()
-  }
-
-  /** Why jobs cannot be kept, as a warning of the gateway. */
-  get warnings(): Warning[] {
-    if (this.#problem === null) return [...this.#asides]
-    const hint = 'Make .svc of the functions root writable, or stop the other gateway; it is tried again by itself.'
-    return [
-      ...this.#asides,
-      { code: 'JOBS_NOT_KEPT', path: '.svc/jobs', message: `jobs do not run: ${this.#problem}`, hint },
-    ]
   }
 
   /** Reads what earlier runs left and goes on with it. Never rejects: what keeps it from that is a warning, and tried again. */
@@ -141,58 +108,72 @@ export class Jobs implements GatewayJobs {
     if (enabled && (hasStored() || this.#problem !== null)) await this.#open().catch(() => {})
   }
 
-  async create(input: JobInput | unknown, idempotencyKey: string | null = null): ReturnType<GatewayJobs['create']> {
+  /**
+   * Creates a job; it is on the disk when this resolves.
+   * @param idempotencyKey - the same key and input give the same job, with `replayed`
+   * @throws GatewayError BAD_REQUEST, NOT_FOUND, ROUTE_CONFLICT, METHOD_NOT_ALLOWED, BODY_TOO_LARGE, CONCURRENCY_LIMIT
+   */
+  async create(
+    input: JobInput,
+    idempotencyKey: string | null = null,
+  ): Promise<{ record: JobRecord; replayed: boolean }> {
     const key = checkIdempotencyKey(idempotencyKey)
     const checked = checkJobInput(input)
     await this.#ready(true)
-    if (key === null) return { record: await this.#make(checked, null), replayed: false }
-    // Two that ask at once: the second one looks when the first one's job is kept.
-    while (this.#making.has(key)) await this.#making.get(key)
+    if (key === null) return { record: await this.#create(checked, null), replayed: false }
+    // Of two that ask at once the second one waits until the first one's job is kept.
+    while (this.#creating.has(key)) await this.#creating.get(key)
     const digest = digestOf(checked)
     const known = this.#table.withKey(key)
-    if (known !== null) return this.#replay(known, digest)
-    const making = this.#make(checked, { key, digest })
-    this.#making.set(
-      key,
-      making.catch(() => {}),
-    )
-    try {
-      return { record: await making, replayed: false }
-    } finally {
-      this.#making.delete(key)
+    if (known !== null) {
+      if (known.idempotency?.digest !== digest)
+        throw new GatewayError('ROUTE_CONFLICT', 'this Idempotency-Key was used for another request')
+      return { record: await this.#toRecord(known), replayed: true }
     }
+    const creating = this.#create(checked, { key, digest }).finally(() => this.#creating.delete(key))
+    this.#creating.set(
+      key,
+      creating.catch(() => {}),
+    )
+    return { record: await creating, replayed: false }
   }
 
+  /** @throws GatewayError NOT_FOUND */
   async get(id: string): Promise<JobRecord> {
     await this.#ready()
     return this.#toRecord(this.#find(id))
   }
 
-  async list({
-    limit = LIST_LIMIT,
-    before = null,
-    state = null,
-    fn = null,
-  }: JobListOptions = {}): ReturnType<GatewayJobs['list']> {
+  /** Newest first. */
+  async list({ limit = LIST_LIMIT, before = null, state = null, fn = null }: JobListOptions = {}): Promise<{
+    jobs: JobRecord[]
+    next: number | null
+  }> {
     await this.#ready()
     const { jobs, more } = this.#table.list({ limit, before, state, fn })
     const records = await Promise.all(jobs.map(job => this.#toRecord(job).catch(() => null)))
-    // One that went away while the page was read.
+    // One may have been removed while the page was read.
     return { jobs: records.filter(record => record !== null), next: more ? jobs.at(-1)!.seq : null }
   }
 
+  /** The fields that created a job; headers that look like secrets are `<hidden>`. @throws GatewayError NOT_FOUND */
   async input(id: string): Promise<ShownInput> {
     await this.#ready()
     const { job, request, body } = await this.#readInput(id)
     return toShownInput(job, request, body)
   }
 
-  async retry(id: string, changes: unknown = {}): Promise<JobRecord> {
+  /**
+   * Creates a job with the input of a finished one.
+   * @param changes - fields that replace its own; a header `<hidden>` keeps its value
+   * @throws GatewayError NOT_FOUND, ROUTE_CONFLICT when it has not finished, and as `create`
+   */
+  async retry(id: string, changes: Partial<JobInput> = {}): Promise<JobRecord> {
     await this.#ready(true)
     const { job, request, body } = await this.#readInput(id)
     if (!isFinished(job))
       throw new GatewayError('ROUTE_CONFLICT', `job ${id} is ${job.state}: only finished jobs run again`)
-    return this.#make(checkJobInput(toRetryInput(job, request, body, changes)), null)
+    return this.#create(checkJobInput(toRetryInput(job, request, body, changes)), null)
   }
 
   async #readInput(id: string): Promise<{ job: Job; request: JobRequest; body: Buffer | null }> {
@@ -202,6 +183,7 @@ export class Jobs implements GatewayJobs {
     return { job, request, body: await readBody(job, request, store) }
   }
 
+  /** Cancels a job that waits or runs, deletes one that is over. @throws GatewayError NOT_FOUND */
   async cancel(id: string): Promise<{ record: JobRecord; deleted: boolean }> {
     await this.#ready(true)
     if (isFinished(this.#find(id))) return this.#delete(this.#find(id))
@@ -214,42 +196,43 @@ export class Jobs implements GatewayJobs {
     try {
       await this.#keep(canceled)
     } catch (error) {
-      if (job.state === 'queued') this.#runner.add(job)
-      else void this.#keepLater(canceled)
+      // The handler of a job that ran was stopped: nothing else will end it.
+      if (job.state === 'queued') this.#runner.add([job])
+      else void this.#runner.keepEnd(canceled)
       throw notKept(error)
     }
     return { record: await this.#toRecord(canceled), deleted: false }
   }
 
+  /** The result of a job; `result.body` must be read to its end or returned from. @throws GatewayError NOT_FOUND */
   async result(id: string): Promise<{ record: JobRecord; result: JobResult | null }> {
     await this.#ready()
     const job = this.#find(id)
-    return {
-      record: await this.#toRecord(job),
-      result: isFinished(job) ? await openResult(job, this.#options.store) : null,
-    }
+    const record = await this.#toRecord(job)
+    return { record, result: isFinished(job) ? await openResult(job, this.#options.store) : null }
   }
 
   /** Begins nothing more, lets what runs finish within the time, keeps what is left. */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
+    this.#timer.clear()
     await this.#opening?.catch(() => {})
     await this.#runner.close(timeoutMs)
     await this.#options.callbacks.close()
-    if (this.#isOpen || this.#isReadOnly) await this.#options.store.close()
-    this.#isOpen = false
+    if (this.#store !== 'closed') await this.#options.store.close()
+    this.#store = 'closed'
   }
 
   async #ready(writes = false): Promise<void> {
     const { enabled, hasStored } = this.#options
     if (!enabled) throw new GatewayError('NOT_FOUND', 'jobs disabled')
     if (this.#isClosed) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
-    if (this.#isOpen || (!writes && (this.#isReadOnly || !hasStored()))) return
+    if (this.#store === 'open' || (!writes && (this.#store === 'readable' || !hasStored()))) return
+    const isReadable = (): boolean => this.#store === 'readable'
     try {
       await this.#open()
     } catch (error) {
-      if (writes || !this.#isReadOnly) throw notKept(error)
+      if (writes || !isReadable()) throw notKept(error)
     }
   }
 
@@ -261,8 +244,8 @@ export class Jobs implements GatewayJobs {
   }
 
   async #load(): Promise<void> {
-    if (this.#isOpen || this.#isClosed) return
-    const { store, clock, onLog } = this.#options
+    if (this.#store === 'open' || this.#isClosed) return
+    const { store, onLog } = this.#options
     try {
       const { jobs, warnings } = await store.open()
       this.#asides = warnings
@@ -272,32 +255,30 @@ export class Jobs implements GatewayJobs {
     } catch (error) {
       await store.close().catch(() => {})
       await this.#peek(error)
-      this.#report((error as Error).message)
+      const { message } = error as Error
+      const text = `jobs do not run: ${message}`
+      if (this.#problem !== message) onLog('warn', text)
+      this.#problem = message
+      const hint = 'Make .svc of the functions root writable, or stop the other gateway; it is tried again by itself.'
+      this.warnings = [...this.#asides, { code: 'JOBS_NOT_KEPT', path: '.svc/jobs', message: text, hint }]
       // The other gateway may end; the disk may be repaired.
-      if (this.#timer !== null) clock.clearTimeout(this.#timer)
-      this.#timer = clock.setTimeout(() => void this.start(), REOPEN_MS)
-      this.#timer.unref?.()
+      this.#timer.set(REOPEN_MS, () => void this.start())
       throw error
     }
-    this.#isOpen = true
-    this.#isReadOnly = false
+    this.#store = 'open'
     this.#problem = null
+    this.warnings = this.#asides
     this.#sweepLater()
   }
 
   /** On a full or read-only disk the jobs of earlier runs are shown. */
   async #peek(error: unknown): Promise<void> {
     this.#table = new JobTable()
-    this.#isReadOnly = false
-    if (!isOfStorage(error)) return
+    this.#store = 'closed'
+    if (!['ENOSPC', 'EDQUOT', 'EROFS'].includes((error as NodeJS.ErrnoException).code ?? '')) return
     const jobs = await this.#options.store.peek().catch(() => null)
     for (const job of jobs ?? []) this.#table.put(job)
-    this.#isReadOnly = jobs !== null
-  }
-
-  #report(problem: string): void {
-    if (this.#problem !== problem) this.#options.onLog('warn', `jobs do not run: ${problem}`)
-    this.#problem = problem
+    if (jobs !== null) this.#store = 'readable'
   }
 
   /** Jobs that ran when the process ended run again, where another attempt is left, or have failed. */
@@ -310,16 +291,16 @@ export class Jobs implements GatewayJobs {
     if (changed.length > 0) await store.save(changed.map(job => ({ job })))
     await this.#dropOutdated()
     for (const job of changed) this.#emit(job)
-    this.#runner.addAll(steps.filter(job => job.state === 'queued'))
+    this.#runner.add(steps.filter(job => job.state === 'queued'))
     for (const job of steps) if (isFinished(job)) this.#callBack(job)
   }
 
-  async #make(input: CheckedInput, idempotency: Job['idempotency']): Promise<JobRecord> {
+  async #create(input: CheckedInput, idempotency: Job['idempotency']): Promise<JobRecord> {
     const { clock, store, maxOpen = MAX_OPEN_JOBS } = this.#options
-    if (this.#table.open >= maxOpen)
-      throw new GatewayError('CONCURRENCY_LIMIT', `${maxOpen} jobs wait already`, {
-        headers: { 'Retry-After': '10' },
-      })
+    if (this.#table.open >= maxOpen) {
+      const headers = { 'Retry-After': '10' }
+      throw new GatewayError('CONCURRENCY_LIMIT', `${maxOpen} jobs wait already`, { headers })
+    }
     const { job, request } = draftJob(input, this.#options, clock.wall(), () => this.#table.nextSeq(), idempotency)
     try {
       if (request.hasBodyPart) {
@@ -333,14 +314,8 @@ export class Jobs implements GatewayJobs {
     }
     this.#table.put(job)
     this.#emit(job)
-    this.#runner.add(job)
+    this.#runner.add([job])
     return toJobRecord(job, request)
-  }
-
-  async #replay(job: Job, digest: string): ReturnType<GatewayJobs['create']> {
-    if (job.idempotency?.digest !== digest)
-      throw new GatewayError('ROUTE_CONFLICT', 'this Idempotency-Key was used for another request')
-    return { record: await this.#toRecord(job), replayed: true }
   }
 
   #find(id: string): Job {
@@ -380,19 +355,6 @@ export class Jobs implements GatewayJobs {
     this.#options.onEvent({ time, id, key, state, attempt, status: resultStatus, error: lastError })
   }
 
-  /** A handler was stopped, and that could not be kept: it is tried until it can, so that nothing is stuck. */
-  async #keepLater(job: Job): Promise<void> {
-    const { clock } = this.#options
-    while (!this.#isClosed) {
-      await new Promise<void>(resolve => clock.setTimeout(resolve, STORE_RETRY_MS).unref?.())
-      const isKept = await this.#keep(job).then(
-        () => true,
-        () => false,
-      )
-      if (isKept) return
-    }
-  }
-
   /** Sends the callback of a finished job. */
   #callBack(job: Job): void {
     if (job.callback?.state !== 'pending') return
@@ -410,23 +372,16 @@ export class Jobs implements GatewayJobs {
     const outdated = this.#table.outdated(this.#options.clock.wall())
     if (outdated.length === 0) return
     for (const { id } of outdated) this.#table.remove(id)
-    const changes: JobChange[] = outdated.map(({ id }) => ({ gone: id }))
-    await this.#options.store.save(changes)
+    await this.#options.store.save(outdated.map(({ id }) => ({ gone: id })))
   }
 
   #sweepLater(): void {
     if (this.#isClosed) return
-    const { clock } = this.#options
-    this.#timer = clock.setTimeout(() => {
+    this.#timer.set(SWEEP_MS, () => {
       this.#dropOutdated().catch(error => this.#options.onLog('warn', `old jobs cannot be deleted: ${String(error)}`))
       this.#sweepLater()
-    }, SWEEP_MS)
-    this.#timer.unref?.()
+    })
   }
-}
-
-function isOfStorage(error: unknown): boolean {
-  return ['ENOSPC', 'EDQUOT', 'EROFS'].includes((error as NodeJS.ErrnoException).code ?? '')
 }
 
 function notKept(error: unknown): GatewayError {
@@ -457,7 +412,7 @@ export class JobTable {
     return this.#jobs.get(id) ?? null
   }
 
-  /** The job that was made with an idempotency key. */
+  /** The job that was created with an idempotency key. */
   withKey(key: string): Job | null {
     const id = this.#byKey.get(key)
     return id === undefined ? null : this.get(id)
@@ -516,11 +471,6 @@ export class JobTable {
       found.push(job)
     }
     return { jobs: found, more: false }
-  }
-
-  /** Jobs in the order of their creation. */
-  all(): Iterable<Job> {
-    return this.#jobs.values()
   }
 }
 

@@ -1,13 +1,9 @@
 import t from 'tap'
-import { type Endpoint, READ } from '../../lib/control/endpoint.ts'
+import { endpoint as toEndpoint, type Endpoint } from '../../lib/control/endpoint.ts'
 import { EndpointTable, toEndpointPaths } from '../../lib/control/control-plane.ts'
 
-const endpoint = (method: Endpoint['method'], path: string): Endpoint => ({
-  method,
-  path,
-  access: READ,
-  handle: () => ({ status: 200, body: `${method} ${path}` }),
-})
+const endpoint = (method: Endpoint['method'], path: string): Endpoint =>
+  toEndpoint(`${method} ${path}`, 'read', () => ({ status: 200, body: `${method} ${path}` }))
 
 const ENDPOINTS = [
   endpoint('GET', '/_fn/jobs'),

@@ -1,37 +1,29 @@
 import t from 'tap'
+import { boolean } from '../../lib/config/fields.ts'
 import {
-  ACT,
   CONTROL_BODY_BYTES,
   type Endpoint,
+  endpoint,
+  json,
   type JsonObject,
-  READ,
   readHeader,
   readJson,
-  WRITE,
 } from '../../lib/control/endpoint.ts'
 import { serveEndpoints } from '../helpers/control.ts'
 
 const ENDPOINTS: readonly Endpoint[] = [
-  {
-    method: 'POST',
-    path: '/_fn/things/:id',
-    access: ACT,
-    query: ['deep'],
-    handle: async request => ({
-      status: 201,
-      body: { id: request.params.id, deep: request.query.flag('deep'), body: await readJson(request) },
-      headers: ['X-Mark', readHeader(request, 'x-given') ?? 'none'],
-    }),
-  },
-  {
-    method: 'PUT',
-    path: '/_fn/short',
-    access: WRITE,
-    handle: async request => ok(Object.keys(await readJson(request, 4)).length),
-  },
-  { method: 'GET', path: '/_fn/own', access: READ, handle: () => ({ send: exchange => sendText(exchange) }) },
+  endpoint(
+    'POST /_fn/things/:id',
+    'acts',
+    async request => {
+      const body = { id: request.params.id, deep: request.query.deep, body: await readJson(request) }
+      return json(body, 201, ['X-Mark', readHeader(request, 'x-given') ?? 'none'])
+    },
+    { deep: boolean() },
+  ),
+  endpoint('PUT /_fn/short', 'write', async request => json(Object.keys(await readJson(request, 4)).length)),
+  endpoint('GET /_fn/own', 'read', () => ({ send: exchange => sendText(exchange) })),
 ]
-const ok = (body: unknown) => ({ status: 200, body })
 const sendText = (exchange: import('../../lib/http/exchange.ts').Exchange) =>
   exchange.responder.send(exchange, 202, ['Content-Type', 'text/plain'], 'own')
 

@@ -144,9 +144,11 @@ function fakeClient() {
   const client = { isSlow: true, drain: (): void => {}, isClosed: false, refused: null as GatewayError | null }
   const exchange = {
     ended: false,
+    work: null,
     responder: {
       openStream: () => {},
       writeStream: (_: unknown, chunk: Buffer) => {
+        if (exchange.ended) return true
         written.push(JSON.parse(chunk.toString()) as Line)
         return !client.isSlow
       },
@@ -161,7 +163,11 @@ function fakeClient() {
       },
     },
   } as unknown as Exchange
-  return { written, client, stream: new InvokeStream(exchange, { path: '/x', pattern: null }) }
+  const leave = (): void => {
+    exchange.ended = true
+    exchange.work?.abandon()
+  }
+  return { written, client, leave, stream: new InvokeStream(exchange, { path: '/x', pattern: null }) }
 }
 
 const RESULT: InternalResult = {
@@ -171,7 +177,7 @@ const RESULT: InternalResult = {
 
 t.test('[control/invoke.10] a slow client holds the function back, one that leaves does not', async t => {
   for (const leaves of [false, true]) {
-    const { written, client, stream } = fakeClient()
+    const { written, client, leave, stream } = fakeClient()
     const steps: string[] = []
     let taken = Promise.resolve()
     const call = async (sink: BodySink): Promise<InternalResult> => {
@@ -184,7 +190,7 @@ t.test('[control/invoke.10] a slow client holds the function back, one that leav
     await new Promise(resolve => setImmediate(resolve))
     t.same(steps, [], 'the piece is not taken yet')
     client.isSlow = false
-    if (leaves) stream.leave()
+    if (leaves) leave()
     else client.drain()
     await run
     t.same(steps, ['taken'])

@@ -201,7 +201,7 @@ t.test('[control/invoke.8] explain answers as the gateway and the command do', a
   t.match((await ask({ method: 'get', path: '/bytes' })).body, { method: 'GET', winner: { file: 'bytes.js' } })
   const cases: [query: Record<string, string>, says: RegExp][] = [
     [{}, /^query field path is missing/],
-    [{ path: 'users' }, /^query field path must start with \//],
+    [{ path: 'users' }, /^query field path must be a path that starts with \//],
     [{ path: '/x', method: 'G ET' }, /^query field method must be a method/],
     [{ path: '/x', method: 'x'.repeat(33) }, /^query field method must be/],
     [{ path: '/x', hots: 'y' }, /did you mean host\?/],

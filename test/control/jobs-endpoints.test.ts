@@ -160,7 +160,7 @@ t.test('[control/jobs-endpoints.4] what is malformed is told, and nothing is kep
     ['GET', '/_fn/jobs/x', undefined, 404, /job not found/],
     ['DELETE', '/_fn/jobs/x', undefined, 404, /job not found/],
     ['GET', '/_fn/jobs/x/result', undefined, 404, /job not found/],
-    ['GET', '/_fn/jobs/x/result?raw=maybe', undefined, 400, /raw must be 1 or 0/],
+    ['GET', '/_fn/jobs/x/result?raw=maybe', undefined, 400, /raw must be one of 1, true/],
     ['PUT', '/_fn/jobs/x', {}, 405, /method not allowed/],
   ]
   for (const [method, path, body, status, error] of rows) {

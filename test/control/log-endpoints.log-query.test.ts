@@ -1,8 +1,8 @@
 import t from 'tap'
-import { ControlQuery } from '../../lib/control/endpoint.ts'
+import { readQuery } from '../../lib/control/endpoint.ts'
 import { LOG_QUERY, toFilesQuery, toLogQueries } from '../../lib/control/log-endpoints.ts'
 
-const read = (search: string) => toFilesQuery(ControlQuery.parse(search, LOG_QUERY))
+const read = (search: string) => toFilesQuery(readQuery(search, LOG_QUERY))
 const NOTHING = { runtime: null, fn: null, version: null, stream: null, requestId: null, since: null }
 
 t.test('[control/logs.1, control/logs.3, control/logs.9] which lines of which logs', async t => {

@@ -1,10 +1,14 @@
 import t from 'tap'
-import { OpenStreams } from '../../lib/control/endpoint.ts'
-import { LogStream } from '../../lib/control/log-endpoints.ts'
+import { LogStream, OpenStreams } from '../../lib/control/log-endpoints.ts'
 import type { Exchange } from '../../lib/http/exchange.ts'
 import { FakeClock } from '../helpers/clock.ts'
 
-const FORM = { toText: (line: string) => `${line}\n`, toSkipText: (count: number) => `(${count})\n` }
+const FORM = {
+  type: 'text/plain',
+  toText: ({ line }: { line: string }) => `${line}\n`,
+  toSkipText: (count: number) => `(${count})\n`,
+}
+const toLine = (line: string) => ({ file: 'runtime', line }) as const
 
 /** A client that takes what is written while it is not slow. */
 function setup() {
@@ -31,20 +35,20 @@ function setup() {
 
 t.test('[control/logs.6] lines are gathered for a moment', async t => {
   const { clock, written, stream, client } = setup()
-  stream.begin(['a', 'b'])
+  stream.begin(['a', 'b'].map(toLine))
   t.same(written, ['a\nb\n'])
-  stream.push('c')
-  stream.push('d')
+  stream.push(toLine('c'))
+  stream.push(toLine('d'))
   t.equal(written.length, 1)
   clock.advance(50)
   t.same(written, ['a\nb\n', 'c\nd\n'])
-  stream.push('e')
+  stream.push(toLine('e'))
   stream.end()
   t.same(written.slice(2), ['e\n'])
   t.ok(client.isClosed)
   t.equal(clock.pending, 0)
   const left = setup()
-  left.stream.push('x')
+  left.stream.push(toLine('x'))
   left.stream.stop()
   t.equal(left.clock.pending, 0)
   left.clock.advance(100)
@@ -55,9 +59,9 @@ t.test('[control/logs.7] a slow client is told how many lines it missed, and not
   const { clock, written, client, stream } = setup()
   client.isSlow = true
   const line = 'x'.repeat(1023)
-  stream.begin(Array.from({ length: 1000 }, () => line))
+  stream.begin(Array.from({ length: 1000 }, () => toLine(line)))
   t.equal(written.length, 1, 'what was there goes out whole')
-  for (let i = 0; i < 10_000; i++) stream.push(line)
+  for (let i = 0; i < 10_000; i++) stream.push(toLine(line))
   clock.advance(1000)
   t.equal(written.length, 1)
   client.isSlow = false
@@ -68,7 +72,7 @@ t.test('[control/logs.7] a slow client is told how many lines it missed, and not
   const skipped = Number(/^\((\d+)\)$/.exec(lines.pop()!)![1])
   t.equal(lines.length + skipped, 10_000)
   t.ok(written[1]!.length < 300 * 1024, `${written[1]!.length}`)
-  stream.push('again')
+  stream.push(toLine('again'))
   clock.advance(50)
   t.equal(written[2], 'again\n')
 })

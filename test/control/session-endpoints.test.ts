@@ -2,7 +2,7 @@ import { scryptSync } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { AccessState } from '../../lib/control/access.ts'
-import { ACT, type JsonObject } from '../../lib/control/endpoint.ts'
+import { endpoint, json, type JsonObject } from '../../lib/control/endpoint.ts'
 import { createSessionEndpoints, Sessions } from '../../lib/control/session-endpoints.ts'
 import { createUiStateEndpoints, UiStore } from '../../lib/control/ui-state-endpoints.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
@@ -23,7 +23,7 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
   const endpoints = [
     ...createSessionEndpoints(toContext({ clock, settings }), access, sessions),
     ...createUiStateEndpoints(access, new UiStore(new OwnFolder(t.testdir({}), '.svc', 'console'))),
-    { method: 'POST', path: '/_fn/reload', access: ACT, handle: () => ({ status: 200, body: {} }) } as const,
+    endpoint('POST /_fn/reload', 'acts', () => json({})),
   ]
   const ask = serveParts(settings, { endpoints, access, sessions })
   const login = (body: unknown, more: object = {}) =>

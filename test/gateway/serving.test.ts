@@ -15,8 +15,7 @@ import type { Runtimes } from '../../lib/runtime/runtimes.ts'
 import { patternOf } from '../helpers/claims.ts'
 import { FakeRuntime } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
-import { createControlParts } from '../../lib/control/control-plane.ts'
-import { OpenStreams } from '../../lib/control/endpoint.ts'
+import { createControlPlane } from '../../lib/control/control-plane.ts'
 
 /** Handlers over one function at `/a`, whose runtime is the test's own. */
 function setup(t: Test, options: Record<string, unknown> = {}) {
@@ -35,11 +34,10 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
   })
   const metrics = new Metrics()
   let reloads = 0
-  const controlParts = createControlParts({
+  const control = createControlPlane({
     settings,
     clock,
     journal,
-    streams: new OpenStreams(),
     history: { start: () => {}, stop: () => {} } as never,
     metrics,
     state: (details: boolean) => ({ details }) as never,
@@ -50,7 +48,7 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
       throw new Error('no disk')
     },
     // Nothing here is asked for more.
-  } as unknown as Parameters<typeof createControlParts>[0])
+  } as unknown as Parameters<typeof createControlPlane>[0])
   const handlers = createHttpHandlers(
     {
       settings,
@@ -64,7 +62,7 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
       lifecycle: { draining: false },
       catalog: () => ({ routes, before: [], after: [] }),
     },
-    controlParts,
+    control.handle,
   )
   return { handlers, requests, reloads: () => reloads }
 }

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import { resolveSettings, type Settings } from '../../lib/config/settings.ts'
 import { AccessState } from '../../lib/control/access.ts'
-import { type ControlParts, createControlParts } from '../../lib/control/control-plane.ts'
+import { ControlPlane, createControlPlane } from '../../lib/control/control-plane.ts'
 import type { ControlContext, Endpoint } from '../../lib/control/endpoint.ts'
 import { Sessions } from '../../lib/control/session-endpoints.ts'
 import { BytePool } from '../../lib/core/byte-pool.ts'
@@ -32,8 +32,11 @@ export function serveEndpoints(t: Test, endpoints: readonly Endpoint[], options:
   return serveParts(settings, { endpoints, access: new AccessState(settings), sessions })
 }
 
-/** As `serveEndpoints`, with parts of the test's own. */
-export function serveParts(settings: Settings, controlParts: Omit<ControlParts, 'close'>): Ask {
+/** As `serveEndpoints`, with parts that the test makes. */
+export function serveParts(
+  settings: Settings,
+  parts: Omit<ConstructorParameters<typeof ControlPlane>[0], 'settings'>,
+): Ask {
   const clock = systemClock
   const admission = new Admission(clock)
   const { public: handler } = createHttpHandlers(
@@ -49,7 +52,7 @@ export function serveParts(settings: Settings, controlParts: Omit<ControlParts, 
       lifecycle: { draining: false },
       catalog: () => ({ routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }),
     },
-    controlParts,
+    new ControlPlane({ settings, ...parts }).handle,
   )
   return request => inject(handler.handle, request)
 }
@@ -62,7 +65,7 @@ export function listEndpoints(): readonly Endpoint[] {
   const deps = new Proxy({ settings, clock: systemClock, journal } as Record<string, unknown>, {
     get: (known, name) => known[name as string] ?? never,
   })
-  const { endpoints, close } = createControlParts(deps as never)
+  const { endpoints, close } = createControlPlane(deps as never)
   close()
   return endpoints
 }

@@ -10,7 +10,7 @@ import {
 } from 'node:fs'
 import t from 'tap'
 import { type Job, readWhole } from '../../lib/jobs/job.ts'
-import { LOG_HEADER, toLine } from '../../lib/jobs/line-log.ts'
+import { LOG_HEADER, toLine } from '../../lib/jobs/file-store.ts'
 import { asNobody } from '../helpers/as-nobody.ts'
 import { makeJob, makeRequest, makeStore } from '../helpers/jobs-bed.ts'
 import { makeTree } from '../helpers/tree.ts'

@@ -9,15 +9,15 @@ t.test('[jobs/jobs.5] every wrong field is told with its rule and value', async 
     ['a name of another type', { name: 5 }, /name must be the name of a function, got 5 \(number\)/],
     ['runtime', { runtime: 'perl' }, /runtime must be one of python, node, php, lua, go, rust, got "perl"/],
     ['version', { version: '../x' }, /version must be/],
-    ['method', { method: 'get' }, /method must be one of GET, POST, PUT, PATCH, DELETE/],
-    ['route', { route: 'x' }, /route must be a route such as/],
-    ['params', { params: { id: {} } }, /params must be an object of texts/],
+    ['method', { method: 'FETCH' }, /method must be one of GET, POST, PUT, PATCH, DELETE/],
+    ['route', { route: 'x' }, /route must be a path that starts with \//],
+    ['params', { params: { id: {} } }, /params\.id must be text that is not empty, or a number, got an object/],
     ['query', { query: [] }, /query must be an object, got an array of 0 items/],
-    ['headers: line break', { headers: { a: 'b\r\nc: d' } }, /headers must be/],
+    ['headers: line break', { headers: { a: 'b\r\nc: d' } }, /headers\.a must be text that a header can carry/],
     ['headers: name', { headers: { 'a b': 'c' } }, /headers must be/],
-    ['headers: number', { headers: { a: 1 } }, /headers must be/],
+    ['headers: object', { headers: { a: {} } }, /headers\.a must be/],
     ['context', { context: 'x' }, /context must be an object/],
-    ['both bodies', { body: 'a', body_base64: 'YQ==' }, /must not both be given/],
+    ['both bodies', { body: 'a', body_base64: 'YQ==' }, /body_base64 must be absent where body is given/],
     ['base64', { body_base64: 'a' }, /body_base64 must be base64 text/],
     ['attempts 0', { max_attempts: 0 }, /max_attempts must be an integer from 1 to 10, got 0/],
     ['attempts 11', { max_attempts: 11 }, /max_attempts/],
@@ -56,7 +56,9 @@ t.test('[jobs/jobs.5] what is not given has its default', async t => {
   t.same(checkJobInput({ name: 'a', body: { b: 1 } }).headers, json, 'JSON says that it is JSON')
   const own = { 'content-type': 'text/x' }
   t.same(checkJobInput({ name: 'a', body: [1], headers: own }).headers, own, 'unless the caller says otherwise')
-  t.same(checkJobInput({ name: 'a', body: 'text' }).headers, {})
+  t.same({ ...checkJobInput({ name: 'a', body: 'text' }).headers }, {})
+  t.same({ ...checkJobInput({ name: 'a', headers: { a: 1, b: ['x', 'y'] } }).headers }, { a: '1', b: 'x, y' })
+  t.equal(checkJobInput({ name: 'a', method: 'get' as never }).method, 'GET')
   t.equal(checkJobInput({ name: 'a', body: 'text' }).body?.toString(), 'text')
   t.equal(checkJobInput({ name: 'a', body: false }).body?.toString(), 'false')
   t.same(checkJobInput({ name: 'a', body_base64: '/wA=' }).body, Buffer.from([255, 0]))

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { openResult, ResultWriter, TextCheck, toResultJson } from '../../lib/jobs/job-result.ts'
+import { openResult, toResultJson } from '../../lib/jobs/job-result.ts'
+import { ResultWriter, TextCheck } from '../../lib/jobs/job-runner.ts'
 import { makeJob, makeRequest, makeStore } from '../helpers/jobs-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 

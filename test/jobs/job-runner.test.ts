@@ -61,7 +61,7 @@ t.test(
         return answer(request, 200)
       },
     })
-    bed.runner.addAll([1, 2, 3].map(seq => makeJob({ seq })))
+    bed.runner.add([1, 2, 3].map(seq => makeJob({ seq })))
     await bed.step('3 done 1')
     t.same(order, ['call 1 after 1 running 1', 'call 2 after 2 running 1', 'call 3 after 3 running 1'])
     await bed.runner.close(0)
@@ -72,7 +72,7 @@ t.test(
 t.test('[jobs/jobs.2] a failed attempt is followed by another one when its delay is over', async t => {
   let status = 500
   const bed = setup({ call: request => answer(request, status) })
-  bed.runner.add(makeJob({ retry: { maxAttempts: 3, delayMs: 1000, backoff: 2 }, dueAt: bed.clock.wall() }))
+  bed.runner.add([makeJob({ retry: { maxAttempts: 3, delayMs: 1000, backoff: 2 }, dueAt: bed.clock.wall() })])
   await bed.step('1 queued 1')
   await settle()
   bed.clock.advance(999)
@@ -87,11 +87,11 @@ t.test('[jobs/jobs.2] a failed attempt is followed by another one when its delay
 
 t.test('[jobs/jobs.9] a wall clock that is set does not change a delay', async t => {
   const bed = setup()
-  bed.runner.add(makeJob({ dueAt: bed.clock.wall() + 5000 }))
+  bed.runner.add([makeJob({ dueAt: bed.clock.wall() + 5000 })])
   bed.clock.jumpWall(-3_600_000)
   bed.clock.advance(5000)
   await bed.step('1 done 1')
-  bed.runner.add(makeJob({ seq: 2, dueAt: bed.clock.wall() + 5000 }))
+  bed.runner.add([makeJob({ seq: 2, dueAt: bed.clock.wall() + 5000 })])
   bed.clock.jumpWall(3_600_000)
   bed.clock.advance(4999)
   t.notOk(bed.steps.includes('2 running 1'))
@@ -104,13 +104,13 @@ t.test(
   async t => {
     const bed = setup()
     const ahead = bed.clock.wall() + 400 * 86_400_000
-    bed.runner.add(makeJob({ createdAt: ahead, dueAt: ahead + 4000 }))
+    bed.runner.add([makeJob({ createdAt: ahead, dueAt: ahead + 4000 })])
     bed.clock.advance(3999)
     t.same(bed.steps, [])
     bed.clock.advance(1)
     await bed.step('1 done 1')
     const attempts = [{ startedAt: ahead, endedAt: ahead, status: 500, error: null }]
-    bed.runner.add(makeJob({ seq: 2, createdAt: 0, attempts, dueAt: ahead + 2000 }))
+    bed.runner.add([makeJob({ seq: 2, createdAt: 0, attempts, dueAt: ahead + 2000 })])
     bed.clock.advance(2000)
     await bed.step('2 done 1')
   },
@@ -129,9 +129,9 @@ t.test('[jobs/jobs.8] a full function keeps its own jobs waiting until it has ro
       },
     },
   })
-  bed.runner.add(makeJob({ seq: 1, key: 'node/full@default' }))
-  bed.runner.add(makeJob({ seq: 2 }))
-  bed.runner.add(makeJob({ seq: 3, key: 'node/full@default' }))
+  bed.runner.add([makeJob({ seq: 1, key: 'node/full@default' })])
+  bed.runner.add([makeJob({ seq: 2 })])
+  bed.runner.add([makeJob({ seq: 3, key: 'node/full@default' })])
   await bed.step('2 done 1')
   t.notOk(bed.steps.includes('1 running 1'))
   isFull = false
@@ -147,7 +147,7 @@ t.test('[jobs/jobs.3] refused by admission it asks again, and that is no attempt
         ? Promise.resolve(toResult(429, new GatewayError('CONCURRENCY_LIMIT', 'full')))
         : answer(request, 200),
   })
-  bed.runner.add(makeJob({ dueAt: bed.clock.wall() }))
+  bed.runner.add([makeJob({ dueAt: bed.clock.wall() })])
   for (let round = 0; round < 2; round++) {
     await bed.step('1 queued 0')
     await settle()
@@ -158,8 +158,8 @@ t.test('[jobs/jobs.3] refused by admission it asks again, and that is no attempt
 
 t.test('[jobs/jobs.11] a running job is canceled, a queued one withdrawn', async t => {
   const bed = setup({ call: untilStopped })
-  bed.runner.add(makeJob({ seq: 1 }))
-  bed.runner.add(makeJob({ seq: 2 }))
+  bed.runner.add([makeJob({ seq: 1 })])
+  bed.runner.add([makeJob({ seq: 2 })])
   await bed.step('1 running 1')
   t.equal(bed.runner.cancel(makeJob({ seq: 2 }).id), null, 'it does not run')
   t.equal(bed.runner.withdraw(makeJob({ seq: 2 }).id), true)
@@ -174,8 +174,8 @@ t.test('[jobs/jobs.4] a stop lets jobs finish, then ends them', async t => {
   ] as const) {
     const kept: Job[] = []
     const bed = setup({ call: untilStopped, keep: async job => void kept.push(job) })
-    bed.runner.add(makeJob({ retry: { maxAttempts, delayMs: 0, backoff: 1 } }))
-    bed.runner.add(makeJob({ seq: 2 }))
+    bed.runner.add([makeJob({ retry: { maxAttempts, delayMs: 0, backoff: 1 } })])
+    bed.runner.add([makeJob({ seq: 2 })])
     await bed.step('1 running 1')
     await settle()
     const closed = bed.runner.close(3000)
@@ -199,7 +199,7 @@ t.test('[jobs/jobs.14] a step that cannot be kept is tried again', async t => {
   })
   const problem = () => new Promise<void>(resolve => (told = resolve))
   const first = problem()
-  bed.runner.add(makeJob({ dueAt: bed.clock.wall() }))
+  bed.runner.add([makeJob({ dueAt: bed.clock.wall() })])
   await first
   await settle()
   const second = problem()

@@ -6,7 +6,7 @@ import {
   toEnvRecord,
   toFileWarnings,
   toFunctionRecord,
-} from '../../lib/control/function-record.ts'
+} from '../../lib/control/function-endpoints.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'

@@ -4,9 +4,8 @@ import { Metrics } from '../../lib/observe/metrics.ts'
 import { headerOfCall } from '../helpers/fake-runtime.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
-import type { Catalog } from '../../lib/gateway/catalog-loader.ts'
+import { type Catalog, FunctionCalls } from '../../lib/gateway/catalog-loader.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { FunctionCalls } from '../../lib/gateway/function-calls.ts'
 
 function setUp() {
   const functions = [

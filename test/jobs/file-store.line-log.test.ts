@@ -1,6 +1,6 @@
 import { appendFileSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { ForeignLogError, LineLog, LOG_HEADER, type LinePlace, toLine } from '../../lib/jobs/line-log.ts'
+import { ForeignLogError, LineLog, LOG_HEADER, type LinePlace, toLine } from '../../lib/jobs/file-store.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 async function readAll(path: string): Promise<{ lines: string[]; places: LinePlace[]; damaged: number; log: LineLog }> {

@@ -6,7 +6,7 @@ import {
   readNewFunction,
   writeIntoFolder,
   writeNewFunction,
-} from '../../lib/control/function-endpoints.ts'
+} from '../../lib/control/function-create.ts'
 import { RUNTIMES } from '../../lib/core/identity.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -58,14 +58,14 @@ t.test('[control/function.3, control/function.5] files appear together, and go t
   t.teardown(tree.cleanup)
   const fn = readNewFunction(LUA, { code: 'mine' })
   const before = readdirSync(tree.root, { recursive: true }).sort()
-  const written = writeNewFunction(tree.root, ['api', 'v1', 'hello'], fn)
+  const remove = writeNewFunction(tree.root, ['api', 'v1', 'hello'], fn)
   t.same(readdirSync(tree.path('api/v1')), ['hello'], 'no draft')
   t.equal(readFileSync(tree.path('api/v1/hello/handler.lua'), 'utf8'), 'mine')
-  written.remove()
+  remove()
   t.same(readdirSync(tree.root, { recursive: true }).sort(), before, 'folders that were made for it go too')
-  const kept = writeNewFunction(tree.root, ['api', 'one'], fn)
+  const removeKept = writeNewFunction(tree.root, ['api', 'one'], fn)
   tree.write({ 'api/other.txt': '' })
-  kept.remove()
+  removeKept()
   t.same(readdirSync(tree.path('api')), ['other.txt'], 'but none that somebody uses')
   t.throws(() => writeNewFunction(tree.root, ['taken'], fn), {
     status: 409,
@@ -77,10 +77,10 @@ t.test('[control/function.3, control/function.5] files appear together, and go t
   t.same(readdirSync(tree.root, { recursive: true }).sort(), before)
   const old = new OwnFolder(tree.root, 'old')
   t.equal(hasFunctionFiles(old), false, 'versions alone')
-  const into = writeIntoFolder(old, fn)
+  const removeFiles = writeIntoFolder(old, fn)
   t.equal(hasFunctionFiles(old), true)
   t.same(readdirSync(old.path).sort(), ['fn.config.json', 'handler.lua', 'v1'])
-  into.remove()
+  removeFiles()
   t.same(readdirSync(old.path), ['v1'])
   t.notOk(existsSync(tree.path('old/fn.config.json')))
   t.end()

@@ -1,7 +1,7 @@
 import { chmodSync, readdirSync, readFileSync, renameSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { checkMatch, SourceFiles, toEtag, toGatewayRefusal } from '../../lib/control/function-record.ts'
+import { checkMatch, SourceFiles, toEtag, toGatewayRefusal } from '../../lib/control/function-endpoints.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 function setup(t: import('tap').Test, entries: Record<string, TreeEntry>) {
