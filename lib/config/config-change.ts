@@ -6,7 +6,7 @@
 import { isObject } from '../core/json.ts'
 import { HIDDEN } from '../core/text.ts'
 import { CONFIG_FIELDS, INVOKE_FIELDS } from './function-config-fields.ts'
-import { isProblem } from './findings.ts'
+import { isProblem } from './fields.ts'
 import { parseFunctionConfig, parseFunctionConfigValue } from './function-config.ts'
 import { isSecretName, parseFunctionEnvValue } from './function-env.ts'
 import { editJsonObject, findIndent, findJsonValue, toJsonAt } from './json-text.ts'
@@ -44,13 +44,13 @@ export function changeConfig(text: string | null, body: Json, label: string): Fi
   const indent = findIndent(text)
   const changed = `${editJsonObject(text, toEdits(text, toNested(toKnown(body, CONFIG_FIELDS)), indent), indent)}\n`
   // A valid value may conflict with the rest of the file, and a file with a problem would not come into force.
-  const broken = parseFunctionConfig(changed, label).problems.filter(isProblem)
+  const broken = parseFunctionConfig(changed, label).warnings.filter(isProblem)
   if (broken.length > 0) return { ok: false, problems: broken.map(({ message }) => message) }
   return { ok: true, text: changed, warnings }
 }
 
 function check(body: Json): { problems: string[]; warnings: string[] } {
-  const found = parseFunctionConfigValue(body, 'body').problems
+  const found = parseFunctionConfigValue(body, 'body').warnings
   const problems = found.filter(isProblem).map(({ message }) => message)
   const warnings = found.filter(one => !isProblem(one)).map(({ message }) => message)
   for (const block of ['invoke', 'response'])
@@ -130,7 +130,7 @@ interface Known {
  * @param foreign - keys whose values come from elsewhere: one that is sent back hidden stays theirs
  */
 export function changeEnv(text: string | null, body: Json, foreign: ReadonlySet<string>): FileChange {
-  const found = parseFunctionEnvValue(body, 'body').problems
+  const found = parseFunctionEnvValue(body, 'body').warnings
   const problems = found.filter(isProblem).map(({ message }) => message)
   const warnings = found.filter(one => !isProblem(one)).map(({ message }) => message)
   const indent = findIndent(text)

@@ -11,9 +11,9 @@ import {
   object,
   oneOf,
   readRequest,
+  reportWrong,
   string,
 } from '../config/fields.ts'
-import { reportWrong } from '../config/findings.ts'
 import { base64, toScalarText } from '../config/texts.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName, toHeaderRecord } from '../core/http-text.ts'

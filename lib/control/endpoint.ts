@@ -4,7 +4,7 @@
  */
 
 import { isUtf8 } from 'node:buffer'
-import { nearest, showText, showValue } from '../config/findings.ts'
+import { nearest, showText, showValue } from '../config/fields.ts'
 import { parseJsonText } from '../config/json-text.ts'
 import type { Settings } from '../config/settings.ts'
 import type { SettingSource } from '../config/settings.ts'

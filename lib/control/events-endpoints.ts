@@ -1,6 +1,6 @@
 /** `GET /_fn/events`: a stream of what happens in the gateway. Owner: page observe/event-feed. */
 
-import { showText } from '../config/findings.ts'
+import { showText } from '../config/fields.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { EndReason, EventFeed, Following } from '../observe/event-feed.ts'

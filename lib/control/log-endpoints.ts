@@ -1,6 +1,6 @@
 /** `GET /_fn/logs`: the newest lines of a log, and new ones as they are written. Owner: page control/logs. */
 
-import { showText } from '../config/findings.ts'
+import { showText } from '../config/fields.ts'
 import type { Clock } from '../core/clock.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { isVersion, RUNTIMES } from '../core/identity.ts'

@@ -1,7 +1,7 @@
 /** `GET /_fn/metrics`: for Prometheus and what understands it, and as the console draws it. Owner: page observe/metrics. */
 
 import { setImmediate } from 'node:timers/promises'
-import { showText } from '../config/findings.ts'
+import { showText } from '../config/fields.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { readDescriptorLimit } from '../core/host.ts'

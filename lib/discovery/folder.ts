@@ -1,10 +1,14 @@
 /** Facts about each folder by itself: its config files, its handlers and helpers. Owner: §2.2, §2.3, §2.7, page discovery/layouts. */
 
-import { type DeclaredEnv, mergeDeclared, parseDotenv, parseFunctionEnv, toDeclared } from '../config/function-env.ts'
-import { type Finding, isProblem, toWarnings } from '../config/findings.ts'
-import { closedConfig, type FunctionConfig, parseFunctionConfig } from '../config/function-config.ts'
-import type { PolicyDefaults } from '../config/policy-layers.ts'
-import { parseRoutesFile, type RouteEntry } from '../config/routes-file.ts'
+import { isProblem, type Parsed } from '../config/fields.ts'
+import {
+  type FunctionConfig,
+  parseFunctionConfig,
+  parseRoutesFile,
+  type PolicyDefaults,
+  type RouteEntry,
+} from '../config/function-config.ts'
+import { type DeclaredEnv, mergeDeclared, parseFunctionDotenv, parseFunctionEnv } from '../config/function-env.ts'
 import type { IgnoredPath } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { type Method, METHODS, type RuntimeName } from '../core/identity.ts'
@@ -21,7 +25,14 @@ import {
   toOffReason,
   usualRole,
 } from './layouts.ts'
-import type { ConfigKind, ConfigText, DirNode, FileEntry, SnapshotOptions } from './snapshot.ts'
+import {
+  type ConfigKind,
+  type ConfigText,
+  type DirNode,
+  type FileEntry,
+  NO_TEXTS,
+  type SnapshotOptions,
+} from './snapshot.ts'
 
 export interface DiscoverOptions {
   /** Enabled runtimes; files of others are ignored. */
@@ -350,101 +361,72 @@ export interface FolderConfigs {
   warnings: readonly Warning[]
 }
 
-interface Parsed<T> {
-  value: T
-  warnings: readonly Warning[]
-}
-
 const NO_ENV: DeclaredEnv = Object.freeze(Object.create(null))
 const NO_CONFIGS: FolderConfigs = { config: null, routes: [], env: NO_ENV, envProblem: null, warnings: [] }
+
+const PARSERS = {
+  config: parseFunctionConfig,
+  routes: parseRoutesFile,
+  env: parseFunctionEnv,
+  dotenv: parseFunctionDotenv,
+}
+type ParsedKind<Kind extends ConfigKind> = ReturnType<(typeof PARSERS)[Kind]>
 
 /** Parses config files and remembers the outcome for as long as their texts live. */
 export class ConfigReader {
   readonly #parsed = new WeakMap<ConfigText, Parsed<unknown>>()
 
   read(node: DirNode): FolderConfigs {
-    const { config, routes, env, dotenv } = node.texts
-    if (config === null && routes === null && env === null && dotenv === null) return NO_CONFIGS
-    const parsedConfig = this.#read(node, 'config', config, parseConfig)
-    const parsedRoutes = this.#read(node, 'routes', routes, parseRoutes)
-    const parsedEnv = this.#read(node, 'env', env, parseEnv)
-    const parsedDotenv = this.#read(node, 'dotenv', dotenv, parseDotenvFile)
-    const warnings = [parsedConfig, parsedRoutes, parsedEnv, parsedDotenv].flatMap(parsed => parsed?.warnings ?? [])
-    const { env: declared, problem: envProblem } = parsedEnv?.value ?? { env: NO_ENV, problem: null }
+    if (node.texts === NO_TEXTS) return NO_CONFIGS
+    const config = this.#read(node, 'config')
+    const routes = this.#read(node, 'routes')
+    const env = this.#read(node, 'env')
+    const dotenv = this.#read(node, 'dotenv')
+    const warnings = [config, routes, env, dotenv].flatMap(parsed => parsed?.warnings ?? [])
+    const { env: declared, problem: envProblem } = env?.value ?? { env: NO_ENV, problem: null }
     if (envProblem !== null) {
       const text = 'cannot be used: calls of the functions in its folder are refused with 503'
       warnings.push(pathWarning('CONFIG_CLOSED', toChild(node.path, CONFIG_FILES.env), text, 'Fix the file.'))
     }
     return {
-      config: parsedConfig?.value ?? null,
-      routes: parsedRoutes?.value ?? [],
-      env: parsedDotenv === null ? declared : mergeDeclared(parsedDotenv.value, declared),
+      config: config?.value ?? null,
+      routes: routes?.value ?? [],
+      env: dotenv === null ? declared : mergeDeclared(dotenv.value, declared),
       envProblem,
       warnings,
     }
   }
 
-  #read<T>(
-    node: DirNode,
-    kind: ConfigKind,
-    text: ConfigText | null,
-    parse: (text: string | null, label: string) => Parsed<T>,
-  ): Parsed<T> | null {
+  #read<Kind extends ConfigKind>(node: DirNode, kind: Kind): ParsedKind<Kind> | null {
+    const text = node.texts[kind]
     if (text === null) return null
-    const known = this.#parsed.get(text)
+    let parsed = this.#parsed.get(text)
+    if (parsed === undefined) {
+      parsed = parseKept(text, toChild(node.path, CONFIG_FILES[kind]), PARSERS[kind])
+      this.#parsed.set(text, parsed)
+    }
     // One text object belongs to one file, hence to one kind.
-    if (known !== undefined) return known as Parsed<T>
-    const parsed = parseKept(text, toChild(node.path, CONFIG_FILES[kind]), parse)
-    this.#parsed.set(text, parsed)
-    return parsed
+    return parsed as ParsedKind<Kind>
   }
 }
 
 /** A text with something wrong changes nothing while an earlier one was right: the function keeps its last good policy. */
-function parseKept<T>(
+function parseKept(
   { text, lastGood }: ConfigText,
   label: string,
-  parse: (text: string | null, label: string) => Parsed<T>,
-): Parsed<T> {
+  parse: (text: string | null, label: string) => Parsed<unknown>,
+): Parsed<unknown> {
   const parsed = parse(text, label)
   if (lastGood === null || (text !== null && !parsed.warnings.some(isProblem))) return parsed
   const kept = pathWarning('CONFIG_KEPT', label, 'is not used: its last good version stays in force', 'Fix the file.')
   return { value: parse(lastGood, label).value, warnings: [...parsed.warnings, kept] }
 }
 
-// A file that cannot be read has its warning from the snapshot.
-function parseConfig(text: string | null, label: string): Parsed<FunctionConfig> {
-  if (text === null) return { value: closedConfig(`${label} cannot be read`), warnings: [] }
-  const { config, problems } = parseFunctionConfig(text, label)
-  return { value: config, warnings: problems }
-}
-
-function parseRoutes(text: string | null, label: string): Parsed<readonly RouteEntry[]> {
-  if (text === null) return { value: [], warnings: [] }
-  const { routes, problems } = parseRoutesFile(text, label)
-  return { value: routes, warnings: problems }
-}
-
-function parseEnv(text: string | null, label: string): Parsed<{ env: DeclaredEnv; problem: string | null }> {
-  if (text === null) return { value: { env: NO_ENV, problem: `${label} cannot be read` }, warnings: [] }
-  const { env, problem, problems } = parseFunctionEnv(text, label)
-  return { value: { env, problem }, warnings: problems }
-}
-
-function parseDotenvFile(text: string | null, label: string): Parsed<DeclaredEnv> {
-  if (text === null) return { value: NO_ENV, warnings: [] }
-  const findings: Finding[] = []
-  const values = parseDotenv(text, label, findings)
-  return { value: toDeclared(values), warnings: toWarnings(findings) }
-}
-
-const PARSERS = { config: parseConfig, routes: parseRoutes, env: parseEnv, dotenv: parseDotenvFile }
-
 /** How a snapshot of a functions root judges its config files: the part of its options that never differs. */
 export const SNAPSHOT_RULES: Pick<SnapshotOptions, 'isGood' | 'excluded'> = {
   isGood: (kind, text) => !PARSERS[kind](text, '').warnings.some(isProblem),
   excluded: rootConfig => {
-    const directory = parseFunctionConfig(rootConfig, '').config.assets?.directory
+    const directory = parseFunctionConfig(rootConfig, '').value.assets?.directory
     return new Set(directory === undefined ? [] : [directory])
   },
 }

@@ -4,8 +4,12 @@ import { hash } from 'node:crypto'
 import { normalize } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { type DeclaredEnv, type OuterEnv, toFunctionEnv } from '../config/function-env.ts'
-import type { FunctionConfig } from '../config/function-config.ts'
-import { mergePolicies, type PolicyDefaults, type PolicyTarget } from '../config/policy-layers.ts'
+import {
+  type FunctionConfig,
+  mergePolicies,
+  type PolicyDefaults,
+  type PolicyTarget,
+} from '../config/function-config.ts'
 import type { Claim, EnvValue, FunctionVersion, Policy, SchemaFileRef } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import {

@@ -1,7 +1,6 @@
 /** The handlers of one folder: its own, versions, file routes, manifest, home. Owner: §2.2, §2.3, §9. */
 
-import type { PolicyTarget } from '../config/policy-layers.ts'
-import type { RouteEntry } from '../config/routes-file.ts'
+import type { PolicyTarget, RouteEntry } from '../config/function-config.ts'
 import type { FunctionVersion, SchemaFileRef } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isFunctionName, isVersion, type Method, METHODS } from '../core/identity.ts'

@@ -8,7 +8,7 @@
 import { randomBytes } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
-import { toPolicyDefaults } from '../config/policy-layers.ts'
+import { toPolicyDefaults } from '../config/function-config.ts'
 import { ENV_FILES } from '../config/project-file.ts'
 import { readPowers } from '../config/setting-checks.ts'
 import type { ResolvedSettings, Settings } from '../config/settings.ts'

@@ -2,8 +2,12 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import { isAsset } from '../assets/static-assets.ts'
-import type { FunctionConfig } from '../config/function-config.ts'
-import { mergePolicies, type PolicyDefaults, type PolicyTarget } from '../config/policy-layers.ts'
+import {
+  type FunctionConfig,
+  mergePolicies,
+  type PolicyDefaults,
+  type PolicyTarget,
+} from '../config/function-config.ts'
 import type { Settings } from '../config/settings.ts'
 import { toSnakeName } from '../control/records.ts'
 import type { FunctionVersion, Policy } from '../core/catalog.ts'

@@ -12,9 +12,12 @@ import {
   object,
   oneOf,
   readRequest,
+  report,
+  reportWrong,
+  showText,
+  showValue,
   string,
 } from '../config/fields.ts'
-import { report, reportWrong, showText, showValue } from '../config/findings.ts'
 import { isSecretName } from '../config/function-env.ts'
 import { base64 } from '../config/texts.ts'
 import type { FunctionVersion } from '../core/catalog.ts'

@@ -22,7 +22,7 @@ function sort(names: string, { config, view = TOP, enabled = RUNTIMES, folder = 
   try {
     const { root } = snapshotOf(tree.root)
     const node = folder === '' ? root : root.dirs[0]!
-    const parsed = config === undefined ? null : parseFunctionConfig(JSON.stringify(config), '').config
+    const parsed = config === undefined ? null : parseFunctionConfig(JSON.stringify(config), '').value
     const { kind, entries, takenMethods, routes, helpers, ignored, warnings } = sortFiles(
       node,
       parsed,

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Finding, toPlace } from '../../lib/config/findings.ts'
+import { type Finding, toPlace } from '../../lib/config/fields.ts'
 import { SchemaLinker } from '../../lib/validation/schema-file.ts'
 
 function link(file: Record<string, unknown>, section: string) {
