@@ -1,7 +1,7 @@
 import t from 'tap'
 import { parseFunctionConfig } from '../../lib/config/function-config.ts'
 import { RUNTIMES, type RuntimeName } from '../../lib/core/identity.ts'
-import { type FolderView, sameView, sortFiles } from '../../lib/discovery/folder.ts'
+import { type FolderView, sameView, sortFiles } from '../../lib/discovery/entry-file.ts'
 import { snapshotOf } from '../helpers/discovery.ts'
 import { makeTree } from '../helpers/tree.ts'
 
