@@ -6,7 +6,7 @@ import { isSameVersion, toFunctionPath } from '../core/versions.ts'
 import { TRIGGER_HEADER } from '../invocation/forwarded-headers.ts'
 import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
 import type { RequestIds } from '../invocation/event.ts'
-import type { Work, WorkQueue } from './work-queue.ts'
+import type { Work, WorkQueue } from './scheduler.ts'
 
 /** The pings of one function. Times are wall clock, ms. */
 interface KeepWarmState {
