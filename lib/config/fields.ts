@@ -67,10 +67,9 @@ function numeric(kind: 'integer' | 'number', options: Range): Field<number> {
     ...(options.max === undefined ? {} : { maximum: options.max }),
   }
   const check = (value: unknown, given: unknown, at: Place) => {
-    if (typeof value !== 'number' || !fits(value)) return reportWrong(at, rule, given, hint)
-    if (value >= min && value <= max) return value
-    if (!clamp) return reportWrong(at, rule, given, hint)
-    const used = Math.min(max, Math.max(min, value))
+    const used = typeof value === 'number' && fits(value) ? Math.min(max, Math.max(min, value)) : undefined
+    if (used === undefined || (used !== value && !clamp)) return reportWrong(at, rule, given, hint)
+    if (used === value) return used
     report(at, 'CONFIG_CLAMPED', `is ${value}, ${used} is used: it must be ${rule}`, `Make it ${rule}.`, rule)
     return used
   }
@@ -84,13 +83,8 @@ function numeric(kind: 'integer' | 'number', options: Range): Field<number> {
   )
 }
 
-export function integer(options: Range = {}): Field<number> {
-  return numeric('integer', options)
-}
-
-export function number(options: Range = {}): Field<number> {
-  return numeric('number', options)
-}
+export const integer = (options: Range = {}): Field<number> => numeric('integer', options)
+export const number = (options: Range = {}): Field<number> => numeric('number', options)
 
 const TRUE_WORDS = ['1', 'true', 'yes', 'on']
 const FALSE_WORDS = ['0', 'false', 'no', 'off']
