@@ -4,7 +4,7 @@
  */
 
 import { dirname, isAbsolute, relative, sep } from 'node:path'
-import { toSecretFiles } from '../lib/config/secret-file.ts'
+import { toSecretFiles } from '../lib/config/setting-checks.ts'
 import type { Settings, SettingSource } from '../lib/config/settings.ts'
 import { BINARY_ENV, SETTING_OPTIONS, type SettingOption } from '../lib/config/setting-options.ts'
 import { isFunctionHostVariable } from '../lib/core/host.ts'

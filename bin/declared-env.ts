@@ -48,7 +48,8 @@ function namesIn(path: string, name: string): string[] {
   try {
     const bytes = readFileSync(path)
     if (bytes.length > MAX_CONFIG_FILE_BYTES) return []
-    const declared = name === '.env' ? parseDotenv(bytes.toString('utf8'), path, []) : parseFunctionEnv(bytes, path).env
+    const declared =
+      name === '.env' ? parseDotenv(bytes.toString('utf8'), path, []) : parseFunctionEnv(bytes, path).value.env
     return Object.keys(declared)
   } catch {
     return []

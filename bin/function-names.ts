@@ -1,6 +1,6 @@
 /** Which names a person may have meant. Owner: page bin/invoke. */
 
-import { nearest } from '../lib/config/findings.ts'
+import { nearest } from '../lib/config/fields.ts'
 
 /** Maximum number of names that are listed; shorter lists are printed whole when no name is similar. */
 const MAX_TOLD = 10

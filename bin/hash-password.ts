@@ -2,7 +2,7 @@
 
 import { createInterface } from 'node:readline'
 import { type Readable, Writable } from 'node:stream'
-import { toPasswordHash } from '../lib/config/password-hash.ts'
+import { toPasswordHash } from '../lib/config/texts.ts'
 import type { Terminal } from './ask.ts'
 import { UsageError } from './usage-error.ts'
 

@@ -3,10 +3,11 @@
  * else stays. Owner: pages control/function-config and control/function-env.
  */
 
+import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { HIDDEN } from '../core/text.ts'
 import { CONFIG_FIELDS, INVOKE_FIELDS } from './function-config-fields.ts'
-import { isProblem } from './findings.ts'
+import { isProblem } from './fields.ts'
 import { parseFunctionConfig, parseFunctionConfigValue } from './function-config.ts'
 import { isSecretName, parseFunctionEnvValue } from './function-env.ts'
 import { editJsonObject, findIndent, findJsonValue, toJsonAt } from './json-text.ts'
@@ -39,24 +40,24 @@ const BLOCKS = { invoke: INVOKE_FIELDS, response: { include_debug_headers: CONFI
  * @param label - name of the file in messages
  */
 export function changeConfig(text: string | null, body: Json, label: string): FileChange {
-  const { problems, warnings } = check(body)
-  if (problems.length > 0) return { ok: false, problems }
+  const { problems, warnings } = split(parseFunctionConfigValue(body, 'body').warnings)
+  for (const block of ['invoke', 'response'])
+    if (Object.hasOwn(body, block) && !isObject(body[block]) && body[block] !== null)
+      problems.add(`body: ${block} must be an object`)
+  if (problems.size > 0) return { ok: false, problems: [...problems] }
   const indent = findIndent(text)
   const changed = `${editJsonObject(text, toEdits(text, toNested(toKnown(body, CONFIG_FIELDS)), indent), indent)}\n`
   // A valid value may conflict with the rest of the file, and a file with a problem would not come into force.
-  const broken = parseFunctionConfig(changed, label).problems.filter(isProblem)
-  if (broken.length > 0) return { ok: false, problems: broken.map(({ message }) => message) }
+  const broken = split(parseFunctionConfig(changed, label).warnings).problems
+  if (broken.size > 0) return { ok: false, problems: [...broken] }
   return { ok: true, text: changed, warnings }
 }
 
-function check(body: Json): { problems: string[]; warnings: string[] } {
-  const found = parseFunctionConfigValue(body, 'body').problems
-  const problems = found.filter(isProblem).map(({ message }) => message)
-  const warnings = found.filter(one => !isProblem(one)).map(({ message }) => message)
-  for (const block of ['invoke', 'response'])
-    if (Object.hasOwn(body, block) && !isObject(body[block]) && body[block] !== null)
-      problems.push(`body: ${block} must be an object`)
-  return { problems: [...new Set(problems)], warnings }
+/** Messages of values that are wrong, and of those that are used otherwise than given. */
+function split(found: readonly Warning[]): { problems: Set<string>; warnings: string[] } {
+  const messagesOf = (areProblems: boolean) =>
+    found.filter(one => isProblem(one) === areProblems).map(({ message }) => message)
+  return { problems: new Set(messagesOf(true)), warnings: messagesOf(false) }
 }
 
 /** The known fields under their own names: unknown ones were reported and are not written. */
@@ -130,9 +131,7 @@ interface Known {
  * @param foreign - keys whose values come from elsewhere: one that is sent back hidden stays theirs
  */
 export function changeEnv(text: string | null, body: Json, foreign: ReadonlySet<string>): FileChange {
-  const found = parseFunctionEnvValue(body, 'body').problems
-  const problems = found.filter(isProblem).map(({ message }) => message)
-  const warnings = found.filter(one => !isProblem(one)).map(({ message }) => message)
+  const { problems, warnings } = split(parseFunctionEnvValue(body, 'body').warnings)
   const indent = findIndent(text)
   const edits = new Map<string, string | null>()
   for (const [key, given] of Object.entries(body)) {
@@ -140,10 +139,10 @@ export function changeEnv(text: string | null, body: Json, foreign: ReadonlySet<
     const known = readKnown(text, key)
     const next = toNext(key, given, known, foreign.has(key))
     if (next === 'kept') continue
-    if (typeof next === 'string') problems.push(`body: ${JSON.stringify(key.slice(0, 60))} ${next}`)
+    if (typeof next === 'string') problems.add(`body: ${JSON.stringify(key.slice(0, 60))} ${next}`)
     else edits.set(key, next.value === null ? null : toJsonAt(next.value, indent, 1))
   }
-  if (problems.length > 0) return { ok: false, problems }
+  if (problems.size > 0) return { ok: false, problems: [...problems] }
   return { ok: true, text: `${editJsonObject(text, edits, indent)}\n`, warnings }
 }
 

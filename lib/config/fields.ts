@@ -1,23 +1,12 @@
 /**
- * Kinds of fields. One declaration parses JSON values and text, gives the JSON Schema, and words the message.
- * Every problem of a value is noted, none is thrown. Owner: page config/fields (§2.7, §2.14, §2.15).
+ * Kinds of fields, and the messages about them. One declaration parses JSON values and text, gives the JSON Schema, and words
+ * the message. Every problem of a value is noted, none is thrown. Owner: page config/fields (§2.7, §2.14, §2.15).
  */
 
-import {
-  type Finding,
-  isProblem,
-  itemOf,
-  keyOf,
-  type Place,
-  report,
-  reportNoEffect,
-  reportUnknownKey,
-  reportWrong,
-  toPlace,
-} from './findings.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
+import { escapeUnsafe } from '../core/text.ts'
 import { parseJsonText } from './json-text.ts'
-import { GatewayError } from '../core/errors.ts'
 
 export type JsonSchema = { readonly [keyword: string]: unknown }
 
@@ -28,8 +17,6 @@ export interface Field<T> {
   /** Other keys that mean the same field. */
   readonly aliases: readonly string[]
   readonly schema: JsonSchema
-  /** Why it changes nothing, for a key of an object that is accepted, checked, and not used yet. */
-  readonly noEffect?: string
   /** Fields of an object by their keys, for what is written from the declarations. */
   readonly fields?: Readonly<Record<string, Field<unknown>>>
   /** Reads a JSON value; a wrong one is noted at `at` and gives undefined. */
@@ -52,13 +39,13 @@ interface Range extends Common {
   clamp?: boolean
 }
 
-/** Makes a field from its parts; `read` gets only values that are not null. */
+/** Makes a field from its parts; `read` gets only values that are not null. @param readText - default: the text is JSON */
 function toField<T>(
   options: Common,
   rule: string,
   schema: JsonSchema,
   read: (value: unknown, at: Place) => T | undefined,
-  readText: (text: string, at: Place) => T | undefined,
+  readText = (text: string, at: Place) => readJson(text, rule, at, read),
 ): Field<T> {
   const { description, aliases = [] } = options
   return { rule, aliases, schema: description === undefined ? schema : { description, ...schema }, read, readText }
@@ -80,10 +67,9 @@ function numeric(kind: 'integer' | 'number', options: Range): Field<number> {
     ...(options.max === undefined ? {} : { maximum: options.max }),
   }
   const check = (value: unknown, given: unknown, at: Place) => {
-    if (typeof value !== 'number' || !fits(value)) return reportWrong(at, rule, given, hint)
-    if (value >= min && value <= max) return value
-    if (!clamp) return reportWrong(at, rule, given, hint)
-    const used = Math.min(max, Math.max(min, value))
+    const used = typeof value === 'number' && fits(value) ? Math.min(max, Math.max(min, value)) : undefined
+    if (used === undefined || (used !== value && !clamp)) return reportWrong(at, rule, given, hint)
+    if (used === value) return used
     report(at, 'CONFIG_CLAMPED', `is ${value}, ${used} is used: it must be ${rule}`, `Make it ${rule}.`, rule)
     return used
   }
@@ -97,13 +83,8 @@ function numeric(kind: 'integer' | 'number', options: Range): Field<number> {
   )
 }
 
-export function integer(options: Range = {}): Field<number> {
-  return numeric('integer', options)
-}
-
-export function number(options: Range = {}): Field<number> {
-  return numeric('number', options)
-}
+export const integer = (options: Range = {}): Field<number> => numeric('integer', options)
+export const number = (options: Range = {}): Field<number> => numeric('number', options)
 
 const TRUE_WORDS = ['1', 'true', 'yes', 'on']
 const FALSE_WORDS = ['0', 'false', 'no', 'off']
@@ -267,21 +248,13 @@ export function object<S extends Shape>(shape: S, options: ObjectOptions = {}): 
       if (value[key] === null || value[key] === undefined) continue
       const parsed = shape[name]!.read(value[key], keyOf(at, key))
       const other = keyUsed.get(name)
-      if (other !== undefined) {
-        const used = key === name ? key : other
-        report(
-          keyOf(at, used),
-          'CONFIG_REPEATED',
-          `is also given as ${used === key ? other : key}`,
-          'Keep one of them.',
-        )
-        if (used === other) continue
-      }
+      const used = other === undefined || key === name ? key : other
+      const unused = used === key ? other : key
+      if (unused !== undefined) reportRepeated(keyOf(at, used), `is also given as ${unused}`)
+      if (used !== key) continue
       keyUsed.set(name, key)
-      const { noEffect: why } = shape[name]!
-      if (why !== undefined && parsed !== undefined) reportNoEffect(keyOf(at, key), why)
-      if (parsed !== undefined) result[toCamel(name)] = parsed
-      else delete result[toCamel(name)]
+      if (parsed === undefined) delete result[toCamel(name)]
+      else result[toCamel(name)] = parsed
     }
     for (const key of options.required ?? []) {
       if (!keyUsed.has(key)) return report(keyOf(at, key), 'CONFIG_VALUE', 'is missing', `Add ${key}.`) as undefined
@@ -295,7 +268,7 @@ export function object<S extends Shape>(shape: S, options: ObjectOptions = {}): 
   }
   const required = options.required ? { required: options.required } : {}
   const schema = { type: 'object', properties, ...required, additionalProperties: false }
-  return { ...toField(options, rule, schema, read, (text, at) => readJson(text, rule, at, read)), fields: shape }
+  return { ...toField(options, rule, schema, read), fields: shape }
 }
 
 interface MapOptions extends Common {
@@ -325,20 +298,19 @@ export function mapOf<T>(item: Field<T>, options: MapOptions = {}): Field<Record
   }
   const names = keyPattern ? { propertyNames: { pattern: keyPattern.source } } : {}
   const schema = { type: 'object', ...names, additionalProperties: item.schema }
-  return toField(options, rule, schema, read, (text, at) => readJson(text, rule, at, read))
+  return toField(options, rule, schema, read)
 }
 
 /** Any JSON value, kept as it is. */
 export function json(options: Common = {}): Field<unknown> {
-  const read = (value: unknown) => value
-  return toField(options, 'a JSON value', {}, read, (text, at) => readJson(text, 'a JSON value', at, read))
+  return toField(options, 'a JSON value', {}, value => value)
 }
 
 /** A JSON object, kept as it is. */
 export function jsonObject(options: Common = {}): Field<Record<string, unknown>> {
-  const read = (value: unknown, at: Place) =>
-    isObject(value) ? value : reportWrong(at, 'an object', value, options.hint)
-  return toField(options, 'an object', { type: 'object' }, read, (text, at) => readJson(text, 'an object', at, read))
+  return toField(options, 'an object', { type: 'object' }, (value, at) =>
+    isObject(value) ? value : reportWrong(at, 'an object', value, options.hint),
+  )
 }
 
 type JsonKind = 'string' | 'number' | 'boolean' | 'array' | 'object'
@@ -434,4 +406,198 @@ export function readRequest<T>(
   const shown = problems.slice(0, MAX_SHOWN_PROBLEMS).map(({ message }) => message)
   const more = problems.length - shown.length
   throw new GatewayError('BAD_REQUEST', `${shown.join('; ')}${more > 0 ? `; and ${more} more` : ''}`)
+}
+
+// Messages: one grammar for files, variables, flags, options and requests.
+
+/** `CONFIG_VALUE` and `CONFIG_NOT_JSON` mean that something was not used as written; the others are notes. */
+type FindingCode =
+  | 'CONFIG_NOT_JSON'
+  | 'CONFIG_VALUE'
+  | 'CONFIG_UNKNOWN_KEY'
+  | 'CONFIG_CLAMPED'
+  | 'CONFIG_REPEATED'
+  | 'CONFIG_NO_EFFECT'
+  | 'CONFIG_FOREIGN_FILE'
+  | 'CONFIG_IGNORED_LINE'
+  | 'CONFIG_UNSAFE'
+
+export interface Finding {
+  code: FindingCode
+  /** Label of the file, null for a variable, flag or option. */
+  file: string | null
+  /** Field, variable, flag or option, such as `worker_pool.max_workers` or `FN_PORT`. */
+  name: string
+  /** The rule for the value, such as `an integer of at least 1`. */
+  rule: string
+  /** The value and its type as shown to people, such as `"four" (string)`. */
+  value: string
+  message: string
+  /** How to mend it. */
+  hint: string
+}
+
+/** Where a value stands, and the list that takes what is found there. */
+export interface Place {
+  readonly file: string | null
+  readonly name: string
+  /** True when a value found here may be a secret and must not appear in a message. */
+  readonly hidden: boolean
+  readonly findings: Finding[]
+}
+
+export function toPlace(file: string | null, name: string, findings: Finding[], hidden = false): Place {
+  return { file, name, hidden, findings }
+}
+
+/** The place of a key inside the object at `at`. */
+export function keyOf(at: Place, key: string): Place {
+  return { ...at, name: at.name === '' ? showKey(key) : `${at.name}.${showKey(key)}` }
+}
+
+/** The place of an item inside the list at `at`. */
+export function itemOf(at: Place, index: number): Place {
+  return { ...at, name: `${at.name}[${index}]` }
+}
+
+/** Notes a value that breaks its rule. Always returns undefined: the field counts as absent. */
+export function reportWrong(at: Place, rule: string, value: unknown, hint = ''): undefined {
+  const shown = showValue(value, at.hidden)
+  report(at, 'CONFIG_VALUE', `must be ${rule}, got ${shown}`, hint || `Make it ${rule}, or leave it out.`, rule, shown)
+}
+
+/** Notes a key that no declaration has. `at` is the place of the key itself. */
+export function reportUnknownKey(at: Place, key: string, known: Iterable<string>, what = 'key', isWrong = false): void {
+  // The search costs time: a file full of foreign keys gets no more suggestions than it gets messages.
+  const near = at.findings.length > MAX_WARNINGS ? null : nearest(key, known)
+  const hint = near === null ? `Remove it, or see the table of ${what}s.` : `Write ${near}.`
+  const text = near === null ? `is not a known ${what}` : `is not a known ${what}, did you mean ${near}?`
+  report(at, isWrong ? 'CONFIG_VALUE' : 'CONFIG_UNKNOWN_KEY', text, hint, `a known ${what}`, showText(key))
+}
+
+/** Notes a value that is accepted and changes nothing. */
+export function reportNoEffect(at: Place, why: string): void {
+  report(at, 'CONFIG_NO_EFFECT', `has no effect: ${why}`, 'Remove it.')
+}
+
+/** Notes that something is given twice. */
+export function reportRepeated(at: Place, text: string): void {
+  report(at, 'CONFIG_REPEATED', text, 'Keep one of them.')
+}
+
+/** Notes anything else; `text` continues the sentence that begins with the name. */
+export function report(at: Place, code: FindingCode, text: string, hint: string, rule = '', value = ''): void {
+  const subject = [at.file === null ? '' : at.file, at.name].filter(part => part !== '').join(': ')
+  at.findings.push({ code, file: at.file, name: at.name, rule, value, message: `${subject} ${text}`, hint })
+}
+
+/**
+ * Reads a config file's text and notes what is wrong with it.
+ * @param label - name of the file in messages
+ * @returns undefined when it is not JSON
+ */
+export function readJsonFile(source: string | Uint8Array | null, label: string, findings: Finding[]): unknown {
+  if (source === null) return undefined
+  const result = parseJsonText(source)
+  if (result.ok) return result.value
+  const where = result.line === 0 ? '' : `line ${result.line}, column ${result.column}: `
+  const at = toPlace(label, '', findings)
+  report(at, 'CONFIG_NOT_JSON', `is not JSON: ${where}${result.reason}`, result.hint, 'JSON')
+  return undefined
+}
+
+/** The content of a file, as far as it is usable, and what is wrong with it. */
+export interface Parsed<T> {
+  value: T
+  warnings: Warning[]
+}
+
+/** True for a finding that says a given value is not used. */
+export function isProblem({ code }: { readonly code: string }): boolean {
+  return code === 'CONFIG_VALUE' || code === 'CONFIG_NOT_JSON'
+}
+
+/** A finding in the shape of discovery's warnings. */
+export function toWarning(finding: Finding): Warning {
+  return { code: finding.code, path: finding.file ?? '.', message: finding.message, hint: finding.hint }
+}
+
+/** Problems, and notes, of one file that are shown. */
+const MAX_WARNINGS = 100
+
+/** The findings of one file as warnings; past 100 problems or 100 notes only their number is shown. */
+export function toWarnings(findings: readonly Finding[]): Warning[] {
+  const notes = findings.filter(finding => !isProblem(finding))
+  if (findings.length - notes.length <= MAX_WARNINGS && notes.length <= MAX_WARNINGS) return findings.map(toWarning)
+  return [findings.filter(isProblem), notes].flatMap(kind => {
+    const shown = kind.slice(0, MAX_WARNINGS).map(toWarning)
+    const more = kind[MAX_WARNINGS]
+    if (more === undefined) return shown
+    const message = `${more.file ?? ''}: ${kind.length - MAX_WARNINGS} more like these are not shown`
+    return [...shown, { ...toWarning(more), message, hint: 'Fix the first ones.' }]
+  })
+}
+
+const MAX_SHOWN = 60
+
+/** Text on one line, without characters that could forge or hide output, at most 60 characters. */
+export function showText(text: string): string {
+  const cut = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text
+  return escapeUnsafe(cut)
+}
+
+function showKey(key: string): string {
+  return /^[\w$@/.-]{1,60}$/.test(key) ? key : `"${showText(key)}"`
+}
+
+/** A value with its type: `"four" (string)`, `3.5 (number)`, `an array of 2 items`. */
+export function showValue(value: unknown, hidden = false): string {
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return `an array of ${value.length} item${value.length === 1 ? '' : 's'}`
+  if (typeof value === 'object') return 'an object'
+  if (hidden) return `a hidden value (${typeof value})`
+  if (typeof value === 'string') return `"${showText(value)}" (string)`
+  return `${showText(String(value))} (${typeof value})`
+}
+
+const MAX_COMPARED = 64
+
+/** The known word that `word` most likely stands for, or null when none is near. */
+export function nearest(word: string, known: Iterable<string>): string | null {
+  if (word.length > MAX_COMPARED) return null
+  const plain = toPlain(word)
+  let best: string | null = null
+  let bestDistance = Math.min(3, Math.floor(plain.length / 3)) + 1
+  for (const candidate of known) {
+    const distance = editDistance(plain, toPlain(candidate))
+    if (distance < bestDistance) {
+      best = candidate
+      bestDistance = distance
+    }
+  }
+  return best
+}
+
+/** `maxWorkers`, `max-workers` and `max_workers` are one word. */
+function toPlain(word: string): string {
+  return word.toLowerCase().replace(/[-_]/g, '')
+}
+
+/** Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`. */
+export function editDistance(a: string, b: string): number {
+  let beforeLast: number[] = []
+  let last = Array.from({ length: b.length + 1 }, (_, column) => column)
+  for (let row = 1; row <= a.length; row++) {
+    const current = [row]
+    for (let column = 1; column <= b.length; column++) {
+      const same = a[row - 1] === b[column - 1]
+      let distance = Math.min(last[column]! + 1, current[column - 1]! + 1, last[column - 1]! + (same ? 0 : 1))
+      const swapped = row > 1 && column > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1]
+      if (swapped) distance = Math.min(distance, beforeLast[column - 2]! + 1)
+      current.push(distance)
+    }
+    beforeLast = last
+    last = current
+  }
+  return last[b.length]!
 }

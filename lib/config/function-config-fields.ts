@@ -16,9 +16,9 @@ import { CRON_RULE, parseCron, parseTimezone, TIMEZONE_RULE } from '../core/cron
 import { isHeaderName } from '../core/http-text.ts'
 import * as limits from '../core/limits.ts'
 import {
-  type Field,
   boolean,
   either,
+  type Field,
   integer,
   json,
   jsonObject,
@@ -28,9 +28,11 @@ import {
   number,
   object,
   oneOf,
+  type Place,
+  reportWrong,
+  showText,
   string,
 } from './fields.ts'
-import { type Place, report, reportWrong, showText } from './findings.ts'
 import * as texts from './texts.ts'
 
 /** Most patterns that one function may list. */
@@ -387,8 +389,3 @@ export const CONFIG_FIELDS = {
 export const FUNCTION_CONFIG = object(CONFIG_FIELDS, {
   noEffect: { strict_fs: 'handlers have the file access of their process' },
 })
-
-/** Notes a block that is not used at all because of its content. */
-export function reportUnused(at: Place, why: string, hint: string): undefined {
-  report(at, 'CONFIG_VALUE', `is not used: ${why}`, hint)
-}

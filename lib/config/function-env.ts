@@ -2,37 +2,34 @@
 
 import { parseEnv } from 'node:util'
 import type { EnvValue } from '../core/catalog.ts'
-import type { Warning } from '../core/errors.ts'
 import { type HostEnv, isFunctionHostVariable } from '../core/host.ts'
 import { isObject } from '../core/json.ts'
 import { HIDDEN } from '../core/text.ts'
-import type { JsonSchema } from './fields.ts'
 import {
   type Finding,
+  type JsonSchema,
   keyOf,
+  type Parsed,
   type Place,
+  readJsonFile,
   report,
   reportUnknownKey,
   reportWrong,
   toPlace,
   toWarnings,
-} from './findings.ts'
-import { readJsonFile } from './json-text.ts'
+} from './fields.ts'
 import { BINARY_ENV, SETTING_OPTIONS, type SettingOption } from './setting-options.ts'
 import { toScalarText } from './texts.ts'
 
 /** Keys that a file names, with null for one that is to be left out. Without prototype: a key may be any text. */
 export type DeclaredEnv = Readonly<Record<string, EnvValue | null>>
 
-interface ParsedEnv {
+interface EnvFile {
   env: DeclaredEnv
   /** Why the file as a whole cannot be used; null when it can. */
   problem: string | null
-  problems: Warning[]
 }
 
-// A key becomes the name of a process variable in the worker.
-const ENV_KEY = /^[^=\0]{1,256}$/
 const SECRET_WORDS = /secret|token|password|passwd|pwd|api_key|apikey|private_key|auth|credential/
 
 /** True for a key whose plain value is taken for a secret: its name says so. */
@@ -42,26 +39,28 @@ export function isSecretName(key: string): boolean {
 
 /** True for a key that may be a process variable: not empty, no `=`, no NUL, at most 256 characters. */
 export function isEnvKey(key: string): boolean {
-  return ENV_KEY.test(key)
+  return /^[^=\0]{1,256}$/.test(key)
 }
 
 /**
  * Reads one `fn.env.json`. A wrong entry is a warning and left out; no message ever holds a value.
- * @param source - text or bytes of the file
+ * @param source - text or bytes of the file; null when it cannot be read
  * @param fileLabel - path below the functions root, for messages
  */
-export function parseFunctionEnv(source: string | Uint8Array, fileLabel: string): ParsedEnv {
+export function parseFunctionEnv(source: string | Uint8Array | null, fileLabel: string): Parsed<EnvFile> {
   const findings: Finding[] = []
   const value = readJsonFile(source, fileLabel, findings)
   if (value !== undefined) return parseFunctionEnvValue(value, fileLabel)
-  return { env: emptyEnv(), problem: findings[0]!.message, problems: toWarnings(findings) }
+  const problem = findings[0]?.message ?? `${fileLabel} cannot be read`
+  return { value: { env: emptyEnv(), problem }, warnings: toWarnings(findings) }
 }
 
 /** Reads an already parsed `fn.env.json`. */
-export function parseFunctionEnvValue(value: unknown, fileLabel: string): ParsedEnv {
+export function parseFunctionEnvValue(value: unknown, fileLabel: string): Parsed<EnvFile> {
   const findings: Finding[] = []
   const env = readEnv(value, toPlace(fileLabel, '', findings, true))
-  return { env, problem: isObject(value) ? null : findings[0]!.message, problems: toWarnings(findings) }
+  const problem = isObject(value) ? null : findings[0]!.message
+  return { value: { env, problem }, warnings: toWarnings(findings) }
 }
 
 /** Keys to what may be shown of them; a secret's value is `<hidden>`. */
@@ -69,9 +68,8 @@ export function maskEnv(
   env: Readonly<Record<string, EnvValue>>,
 ): Record<string, { is_secret: boolean; value: string }> {
   const masked: Record<string, { is_secret: boolean; value: string }> = Object.create(null)
-  for (const [key, { value, isSecret }] of Object.entries(env)) {
+  for (const [key, { value, isSecret }] of Object.entries(env))
     masked[key] = { is_secret: isSecret, value: isSecret ? HIDDEN : value }
-  }
   return masked
 }
 
@@ -153,11 +151,9 @@ export const FUNCTION_ENV_SCHEMA: JsonSchema = {
   },
 }
 
-// The environment of a function from all its sources:
+// The environment of a function from all its sources; the last one adds no keys, it replaces values of keys that a file names:
 //
 //   .env, .env.local of the project  <  .env of the function  <  fn.env.json  <  variables of the gateway's process
-//
-// The last one adds no keys: it replaces values of keys that one of the files names.
 
 /** Values from outside the functions root. The same object as long as nothing in it changed. */
 export interface OuterEnv {
@@ -186,14 +182,12 @@ export function toFunctionDefaults(values: Readonly<Record<string, string>>): Re
 
 /** One file's declarations over another's: the upper entry counts whole, its null included. */
 export function mergeDeclared(lower: DeclaredEnv, upper: DeclaredEnv): DeclaredEnv {
-  const merged: Record<string, EnvValue | null> = Object.create(null)
-  for (const declared of [lower, upper]) for (const key of Object.keys(declared)) merged[key] = declared[key]!
-  return merged
+  return Object.assign(emptyEnv(), lower, upper)
 }
 
-/** Values of a `.env` file as declarations; which of them are secret their names say. */
+/** Values of a `.env` file as declarations; their names say which of them are secret. */
 export function toDeclared(values: Readonly<Record<string, string>>): DeclaredEnv {
-  const declared: Record<string, EnvValue | null> = Object.create(null)
+  const declared = emptyEnv()
   for (const [key, value] of Object.entries(values)) declared[key] = { value, isSecret: isSecretName(key) }
   return declared
 }
@@ -201,10 +195,8 @@ export function toDeclared(values: Readonly<Record<string, string>>): DeclaredEn
 /** The environment of a handler. A key that a file sets to null is left out, even if another source has it. */
 export function toFunctionEnv(declared: DeclaredEnv, outer: OuterEnv): Readonly<Record<string, EnvValue>> {
   const env: Record<string, EnvValue> = Object.create(null)
-  const all = mergeDeclared(toDeclared(outer.defaults), declared)
-  for (const key of Object.keys(all)) {
-    const entry = all[key]
-    if (entry == null) continue
+  for (const [key, entry] of Object.entries(mergeDeclared(toDeclared(outer.defaults), declared))) {
+    if (entry === null) continue
     env[key] = { value: readProcess(key, outer.process) ?? entry.value, isSecret: entry.isSecret }
   }
   return Object.freeze(env)
@@ -237,15 +229,18 @@ export function parseDotenv(text: string, label: string, findings: Finding[]): R
   return values
 }
 
+/** Reads the `.env` of a function. @param text - null when it cannot be read */
+export function parseFunctionDotenv(text: string | null, label: string): Parsed<DeclaredEnv> {
+  const findings: Finding[] = []
+  const values = parseDotenv(text ?? '', label, findings)
+  return { value: toDeclared(values), warnings: toWarnings(findings) }
+}
+
 function reportLine(label: string, number: number, findings: Finding[]): void {
   // The line may be a piece of a key or certificate, so it is named by its number.
+  const at = toPlace(label, `line ${number}`, findings)
   const hint = 'Write one KEY=value to a line, and quotes around a value of several lines.'
-  report(
-    toPlace(label, `line ${number}`, findings),
-    'CONFIG_IGNORED_LINE',
-    'is ignored: it is not of the form KEY=value',
-    hint,
-  )
+  report(at, 'CONFIG_IGNORED_LINE', 'is ignored: it is not of the form KEY=value', hint)
 }
 
 /** The text without lines of another form: versions of Node differ in what they make of those. */

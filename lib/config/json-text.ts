@@ -1,7 +1,7 @@
 /** JSON text: read with a place and a reason when it is invalid, and edited key by key. Owner: page config/fields. */
 
 import { MAX_CONFIG_FILE_BYTES, MAX_JSON_DEPTH } from '../core/limits.ts'
-import { type Finding, report, showText, toPlace } from './findings.ts'
+import { escapeUnsafe } from '../core/text.ts'
 
 type JsonText =
   | { ok: true; value: unknown }
@@ -38,20 +38,6 @@ export function parseJsonText(source: string | Uint8Array, maxBytes: number = MA
   } catch {
     return somewhere(text, findFault(text))
   }
-}
-
-/**
- * Reads a config file's text and notes what is wrong with it.
- * @param label - name of the file in messages
- * @returns undefined when it is not JSON
- */
-export function readJsonFile(source: string | Uint8Array, label: string, findings: Finding[]): unknown {
-  const result = parseJsonText(source)
-  if (result.ok) return result.value
-  const where = result.line === 0 ? '' : `line ${result.line}, column ${result.column}: `
-  const at = toPlace(label, '', findings)
-  report(at, 'CONFIG_NOT_JSON', `is not JSON: ${where}${result.reason}`, result.hint, 'JSON')
-  return undefined
 }
 
 function decode(bytes: Uint8Array): string | null {
@@ -176,7 +162,7 @@ function unexpected(text: string, index: number, wanted: string): Fault {
   const char = text[index]
   if (char === undefined) return new Fault(index, `the text ends where ${wanted} should be`, 'Finish the file.')
   const hint = char === "'" ? 'Use double quotes.' : `Put ${wanted} there.`
-  return new Fault(index, `"${showText(char)}" where ${wanted} should be`, hint)
+  return new Fault(index, `"${escapeUnsafe(char)}" where ${wanted} should be`, hint)
 }
 
 // Edits: change keys of an object and leave everything else as it is written: order, indentation, unknown keys.

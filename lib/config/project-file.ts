@@ -11,15 +11,15 @@ import {
   isProblem,
   keyOf,
   type Place,
+  readJsonFile,
   report,
   reportNoEffect,
   reportWrong,
   showText,
   toPlace,
   toWarning,
-} from './findings.ts'
+} from './fields.ts'
 import { type OuterEnv, parseDotenv, toFunctionDefaults } from './function-env.ts'
-import { readJsonFile } from './json-text.ts'
 import { type Problem, type ResolvedSettings, resolveSettings, type SettingInputs } from './settings.ts'
 
 const PROJECT_FILE = 'fngw.json'
@@ -109,18 +109,20 @@ function readPackage(cwd: string, findings: Finding[]): ProjectFile | null {
 
 function readBytes(path: string, label: string, findings: Finding[], askedBy: string | null): Uint8Array | null {
   const at = askedBy === null ? toPlace(label, '', findings) : toPlace(null, `${askedBy} ${showText(label)}`, findings)
+  const refuse = (text: string, hint: string): null => {
+    report(at, 'CONFIG_VALUE', text, hint)
+    return null
+  }
   try {
     const stat = statSync(path)
     // Reading a pipe or a device could wait for ever.
-    if (stat.isFile() && stat.size <= MAX_CONFIG_FILE_BYTES) return readFileSync(path)
-    if (stat.isFile()) {
-      const text = `has ${stat.size} bytes, at most ${MAX_CONFIG_FILE_BYTES} are read`
-      report(at, 'CONFIG_VALUE', text, 'Make the file smaller.')
-    } else report(at, 'CONFIG_VALUE', 'cannot be read: it is not a regular file', 'Name a file.')
+    if (!stat.isFile()) return refuse('cannot be read: it is not a regular file', 'Name a file.')
+    if (stat.size <= MAX_CONFIG_FILE_BYTES) return readFileSync(path)
+    return refuse(`has ${stat.size} bytes, at most ${MAX_CONFIG_FILE_BYTES} are read`, 'Make the file smaller.')
   } catch (error) {
-    report(at, 'CONFIG_VALUE', `cannot be read: ${toReason(error)}`, 'Check its name and its permissions.')
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
+    return refuse(`cannot be read: ${REASONS[code] ?? code}`, 'Check its name and its permissions.')
   }
-  return null
 }
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -128,11 +130,6 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'permission denied',
   ENOTDIR: 'a part of its path is not a folder',
   ELOOP: 'its links form a loop',
-}
-
-function toReason(error: unknown): string {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
-  return REASONS[code] ?? code
 }
 
 interface ReadEnv {
@@ -152,24 +149,20 @@ interface ReadEnv {
  */
 export function readEnvFiles(dir: string, env: Readonly<Record<string, string | undefined>>, cwd: string): ReadEnv {
   const findings: Finding[] = []
-  const merged: Record<string, string | undefined> = Object.create(null)
   const envFiles: Record<string, string> = Object.create(null)
   const values: Record<string, string> = Object.create(null)
   for (const name of ENV_FILES) {
     const path = join(dir, name)
-    if (!existsSync(path)) continue
     const label = relative(cwd, path)
-    const bytes = readBytes(path, label, findings, null)
+    const bytes = existsSync(path) ? readBytes(path, label, findings, null) : null
     if (bytes === null) continue
     for (const [key, value] of Object.entries(parseDotenv(new TextDecoder().decode(bytes), label, findings))) {
       values[key] = value
-      if (env[key] !== undefined) continue
-      merged[key] = value
-      envFiles[key] = path
+      if (env[key] === undefined) envFiles[key] = path
     }
   }
-  for (const [key, value] of Object.entries(env)) merged[key] = value
-  return { env: merged, envFiles, values, findings }
+  const given = Object.entries(env).filter(([, value]) => value !== undefined)
+  return { env: Object.assign(Object.create(null), values, Object.fromEntries(given)), envFiles, values, findings }
 }
 
 /**

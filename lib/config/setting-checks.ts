@@ -1,11 +1,26 @@
-/** Settings that depend on this machine: isolation by users and trusted daemons. Owner: §2.15, pages runtime/isolation and runtime/greeting. */
+/** Settings that depend on this machine: isolation by users, trusted daemons, secrets in files. Owner: §2.15, pages runtime/isolation and runtime/greeting. */
 
 import { readFileSync, realpathSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { type Finding, report, toPlace, toWarning } from './findings.ts'
-import { SECRET_FILES } from './secret-file.ts'
-import type { Problem, ResolvedSettings } from './settings.ts'
+import { orNull, type Warning } from '../core/errors.ts'
+import { type Finding, report, reportRepeated, toPlace, toWarning } from './fields.ts'
+import { SETTING_OPTIONS } from './setting-options.ts'
+import type { Problem, ResolvedSettings, Settings } from './settings.ts'
 import { toUsers, type UidRange } from './texts.ts'
+
+/** A problem of a setting, named as it was given. @param text - continues the sentence that begins with the name */
+function toProblem({ sources }: ResolvedSettings, setting: keyof Settings, text: string, hint: string): Problem {
+  const { source, name } = sources[setting] ?? { source: 'default', name: setting }
+  const findings: Finding[] = []
+  report(toPlace(null, name, findings), 'CONFIG_VALUE', text, hint)
+  return { ...findings[0]!, source }
+}
+
+function toUnsafe(name: string, text: string, hint: string): Warning {
+  const findings: Finding[] = []
+  report(toPlace(null, name, findings), 'CONFIG_UNSAFE', text, hint)
+  return toWarning(findings[0]!)
+}
 
 /** Capabilities by their number in Linux: what a gateway needs that is not root, and what root may have been started without. */
 const CHANGE_USER = { CAP_SETGID: 6, CAP_SETUID: 7 } as const
@@ -24,32 +39,23 @@ export interface ProcessPowers {
 
 /** Of the process that runs this. */
 export function readPowers(): ProcessPowers {
+  const status = orNull(() => readFileSync('/proc/self/status', 'utf8')) ?? ''
+  const digits = /^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1]
   return {
     platform: process.platform,
     uid: process.geteuid?.() ?? null,
     groups: process.getgroups?.() ?? [],
-    capabilities: readCapabilities(),
-  }
-}
-
-function readCapabilities(): bigint | null {
-  try {
-    const digits = /^CapEff:\s*([0-9a-f]+)$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]
-    return digits === undefined ? null : BigInt(`0x${digits}`)
-  } catch {
-    return null
+    capabilities: digits === undefined ? null : BigInt(`0x${digits}`),
   }
 }
 
 /** Problems of `FN_ISOLATION=user` here: it must never run as if it isolated. */
 export function checkIsolation(resolved: ResolvedSettings, powers: ProcessPowers): Problem[] {
-  const { settings, sources } = resolved
-  if (settings.isolation !== 'user') return []
-  const findings: Finding[] = []
-  const { source, name } = sources.isolation ?? { source: 'default' as const, name: 'isolation' }
-  const why = toObstacle(powers, toUsers(settings.isolationUids).functions)
-  if (why !== null) report(toPlace(null, name, findings), 'CONFIG_VALUE', `cannot be user: ${why}`, HINT)
-  return [...findings.map(finding => ({ ...finding, source })), ...checkSecretFiles(resolved)]
+  const { isolation, isolationUids } = resolved.settings
+  if (isolation !== 'user') return []
+  const why = toObstacle(powers, toUsers(isolationUids).functions)
+  const obstacle = why === null ? [] : [toProblem(resolved, 'isolation', `cannot be user: ${why}`, ISOLATION_HINT)]
+  return [...obstacle, ...checkSecretFiles(resolved)]
 }
 
 /** The image names a user: one that runs functions as root does so by mistake. @param env - of this process */
@@ -60,65 +66,55 @@ export function checkImageUser(
 ): ResolvedSettings {
   const { settings, warnings } = resolved
   if (env.FNGW_IMAGE !== '1' || uid !== 0 || settings.isolation !== 'process' || !settings.production) return resolved
-  const noted: Finding[] = []
-  const at = toPlace(null, 'FN_ISOLATION', noted)
   const text = 'is process, and the container was started as root: functions can change the gateway and all files in it'
-  report(at, 'CONFIG_UNSAFE', text, 'Start the container without --user 0, or set FN_ISOLATION=user.')
-  return { ...resolved, warnings: [...warnings, ...noted.map(toWarning)] }
+  const hint = 'Start the container without --user 0, or set FN_ISOLATION=user.'
+  return { ...resolved, warnings: [...warnings, toUnsafe('FN_ISOLATION', text, hint)] }
 }
 
 /** With the admin token a function could do whatever users keep it from. */
-function checkSecretFiles({ settings, sources }: ResolvedSettings): Problem[] {
+function checkSecretFiles(resolved: ResolvedSettings): Problem[] {
+  const { settings } = resolved
   const { gateway, functions } = toUsers(settings.isolationUids)
-  return SECRET_FILES.flatMap(setting => {
+  if (settings.isolationFiles === 'warn') return []
+  return Object.values(FILE_OF).flatMap(setting => {
     const path = settings[setting]
-    const mode = path === null || settings.isolationFiles === 'warn' ? null : toOpenMode(path, functions)
+    const mode = path === null ? null : orNull(() => toOpenMode(path, functions))
     if (mode === null) return []
-    const findings: Finding[] = []
-    const { source, name } = sources[setting]!
-    const why = `can be read by functions (mode ${mode.toString(8)})`
-    report(
-      toPlace(null, name, findings),
-      'CONFIG_VALUE',
-      why,
-      `Close it: chown ${gateway} ${path} && chmod 400 ${path}`,
-    )
-    return findings.map(finding => ({ ...finding, source }))
+    const hint = `Close it: chown ${gateway} ${path} && chmod 400 ${path}`
+    return [toProblem(resolved, setting, `can be read by functions (mode ${mode.toString(8)})`, hint)]
   })
 }
 
-/** Permission bits of a file that functions' users can read; null when they cannot, or there is none. */
+/** Permission bits of a file that functions' users can read; null when they cannot. @throws when there is none */
 function toOpenMode(path: string, { first, last }: UidRange): number | null {
-  try {
-    const real = realpathSync(path)
-    const { mode, uid, gid } = statSync(real)
-    const isTheirs = (id: number): boolean => id >= first && id <= last
-    const isOpen = isTheirs(uid) || (mode & 0o004) !== 0 || (isTheirs(gid) && (mode & 0o040) !== 0)
-    if (!isOpen) return null
-    for (let folder = dirname(real); folder !== dirname(folder); folder = dirname(folder)) {
-      const way = statSync(folder)
-      if ((way.mode & 0o001) === 0 && !isTheirs(way.uid) && !isTheirs(way.gid)) return null
-    }
-    return mode & 0o777
-  } catch {
-    return null
+  const real = realpathSync(path)
+  const { mode, uid, gid } = statSync(real)
+  const isTheirs = (id: number): boolean => id >= first && id <= last
+  const isOpen = isTheirs(uid) || (mode & 0o004) !== 0 || (isTheirs(gid) && (mode & 0o040) !== 0)
+  if (!isOpen) return null
+  for (let folder = dirname(real); folder !== dirname(folder); folder = dirname(folder)) {
+    const way = statSync(folder)
+    if ((way.mode & 0o001) === 0 && !isTheirs(way.uid) && !isTheirs(way.gid)) return null
   }
+  return mode & 0o777
 }
 
-const HINT =
+const ISOLATION_HINT =
   'Start the gateway as root, or with CAP_SETUID and CAP_SETGID (in a container: with its default capabilities), or set it to process.'
 
 function toObstacle({ platform, uid, groups, capabilities }: ProcessPowers, functions: UidRange): string | null {
+  const { first, last } = functions
   if (platform !== 'linux') return `it needs Linux, this is ${platform}`
   const missing = listMissing(capabilities, uid === 0 ? ROOT : CHANGE_USER)
   if (uid === 0) return missing.length === 0 ? null : `root was started without ${missing.join(', ')}`
   if (missing.length > 0)
     return `it needs root or capabilities, this process runs as user ${uid} without ${missing.join(', ')}`
-  if (uid !== null && uid >= functions.first && uid <= functions.last)
+  if (uid !== null && uid >= first && uid <= last)
     return `this process runs as user ${uid}, which FN_ISOLATION_UIDS gives to functions`
-  return isInAll(groups, functions)
+  const joined = new Set(groups.filter(gid => gid >= first && gid <= last))
+  return joined.size === last - first + 1
     ? null
-    : `this process is not in the groups ${functions.first}-${functions.last} of functions; fngw dev and run join them, other programs call process.setgroups()`
+    : `this process is not in the groups ${first}-${last} of functions; fngw dev and run join them, other programs call process.setgroups()`
 }
 
 /** True when the system lets this process become any user. */
@@ -136,10 +132,6 @@ function listMissing(capabilities: bigint | null, needed: Readonly<Record<string
   return Object.entries(needed).flatMap(([name, bit]) => ((capabilities >> BigInt(bit)) & 1n ? [] : [name]))
 }
 
-function isInAll(groups: readonly number[], { first, last }: UidRange): boolean {
-  return new Set(groups.filter(gid => gid >= first && gid <= last)).size === last - first + 1
-}
-
 const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|\[::1\]|localhost)$/i
 
 /** True when the address cannot be reached from another machine. */
@@ -151,38 +143,81 @@ export function isLoopback(uri: string): boolean {
 /** Adds what is wrong with `runtimeSockets` and what they are trusted by: a problem stops the gateway, a warning does not. */
 export function checkRuntimeSockets(resolved: ResolvedSettings): ResolvedSettings {
   const { settings, sources } = resolved
-  const found: Finding[] = []
-  const noted: Finding[] = []
-  const file = sources.runtimeTlsCaFile
-  if (settings.runtimeTlsCaFile !== null && !isCertificate(settings.runtimeTlsCaFile)) {
-    const at = toPlace(null, file?.name ?? 'runtimeTlsCaFile', found)
-    report(
-      at,
-      'CONFIG_VALUE',
-      'must name a file with a certificate (PEM) that can be read',
-      'Check its name and rights.',
-    )
+  const problems = [...resolved.problems]
+  const warnings = [...resolved.warnings]
+  const { runtimeTlsCaFile: file, runtimeSecret } = settings
+  const certificates = file === null ? null : (orNull(() => readFileSync(file, 'utf8')) ?? '')
+  if (certificates?.includes('-----BEGIN CERTIFICATE-----') === false) {
+    const text = 'must name a file with a certificate (PEM) that can be read'
+    problems.push(toProblem(resolved, 'runtimeTlsCaFile', text, 'Check its name and rights.'))
   }
-  const open = Object.values(settings.runtimeSockets)
-    .flat()
-    .filter(uri => uri !== undefined && !isLoopback(uri))
-  if (open.length > 0 && settings.runtimeSecret === null) {
-    const at = toPlace(null, sources.runtimeSockets?.name ?? 'runtimeSockets', noted)
-    const text = `names ${open[0]}, and without FN_RUNTIME_SECRET any process that listens there gets the requests`
-    report(at, 'CONFIG_UNSAFE', text, 'Set FN_RUNTIME_SECRET_FILE here and for fngw daemon.')
+  const uris = Object.values(settings.runtimeSockets).flatMap(some => some ?? [])
+  const open = uris.find(uri => !isLoopback(uri))
+  if (open !== undefined && runtimeSecret === null) {
+    const text = `names ${open}, and without FN_RUNTIME_SECRET any process that listens there gets the requests`
+    const name = sources.runtimeSockets?.name ?? 'runtimeSockets'
+    warnings.push(toUnsafe(name, text, 'Set FN_RUNTIME_SECRET_FILE here and for fngw daemon.'))
   }
-  const problems = found.map(finding => ({ ...finding, source: file?.source ?? ('default' as const) }))
+  return { ...resolved, problems, warnings }
+}
+
+// Secrets that are given as the name of a file: the environment of a process is easier to read.
+
+/** A token is one line; a larger file is another one, named by mistake. */
+const MAX_SECRET_FILE_BYTES = 4096
+
+/** A setting that is a secret, and the one that names a file which holds it. */
+const FILE_OF = {
+  adminToken: 'adminTokenFile',
+  consoleLoginPasswordHash: 'consoleLoginPasswordHashFile',
+  runtimeSecret: 'runtimeSecretFile',
+  jobsCallbackSecret: 'jobsCallbackSecretFile',
+} as const
+
+/** The files that hold secrets of these settings, full paths. */
+export function toSecretFiles(settings: Settings): string[] {
+  return Object.values(FILE_OF).flatMap(name => settings[name] ?? [])
+}
+
+/**
+ * Takes the admin token out of a file. `FN_ADMIN_TOKEN` itself is stronger.
+ * @param path - `settings.adminTokenFile`
+ */
+export function readAdminToken(resolved: ResolvedSettings, path: string | null): ResolvedSettings {
+  return readSecret(resolved, 'adminToken', path)
+}
+
+/** Reads every secret that is given as a file. */
+export function readSecrets(resolved: ResolvedSettings): ResolvedSettings {
+  const secrets = Object.keys(FILE_OF) as (keyof typeof FILE_OF)[]
+  return secrets.reduce((all, secret) => readSecret(all, secret, resolved.settings[FILE_OF[secret]]), resolved)
+}
+
+function readSecret(resolved: ResolvedSettings, secret: keyof typeof FILE_OF, path: string | null): ResolvedSettings {
+  const { settings, sources, problems, warnings } = resolved
+  if (path === null) return resolved
+  const { source, name } = sources[FILE_OF[secret]]!
+  const findings: Finding[] = []
+  const at = toPlace(null, name, findings, true)
+  if (settings[secret] !== null) {
+    reportRepeated(at, `is not used, because ${sources[secret]!.name} is given`)
+    return { ...resolved, warnings: [...warnings, ...findings.map(toWarning)] }
+  }
+  const text = orNull(() => readSecretFile(path))
+  const value = text === null ? undefined : SETTING_OPTIONS[secret].field.readText(text, at)
+  if (text === null)
+    report(at, 'CONFIG_VALUE', 'must name a file of one line that can be read', 'Check its name and its permissions.')
+  // Without the secret the gateway would be open to everyone.
+  if (value === undefined)
+    return { ...resolved, problems: [...problems, ...findings.map(found => ({ ...found, source }))] }
   return {
     ...resolved,
-    problems: [...resolved.problems, ...problems],
-    warnings: [...resolved.warnings, ...noted.map(toWarning)],
+    settings: { ...settings, [secret]: value },
+    sources: { ...sources, [secret]: { source, name } },
   }
 }
 
-function isCertificate(path: string): boolean {
-  try {
-    return readFileSync(path, 'utf8').includes('-----BEGIN CERTIFICATE-----')
-  } catch {
-    return false
-  }
+function readSecretFile(path: string): string | null {
+  const stats = statSync(path)
+  return stats.isFile() && stats.size <= MAX_SECRET_FILE_BYTES ? readFileSync(path, 'utf8') : null
 }

@@ -4,25 +4,35 @@ import { isIP } from 'node:net'
 import { isAbsolute, resolve } from 'node:path'
 import { DEFAULT_RUNTIMES, type RuntimeName, RUNTIMES } from '../core/identity.ts'
 import * as limits from '../core/limits.ts'
-import { boolean, type Field, integer, list, mapped, number, object, oneOf, pairs, string } from './fields.ts'
-import { type Place, reportWrong } from './findings.ts'
+import {
+  boolean,
+  type Field,
+  integer,
+  list,
+  mapped,
+  number,
+  object,
+  oneOf,
+  pairs,
+  type Place,
+  reportWrong,
+  string,
+} from './fields.ts'
 import * as texts from './texts.ts'
-import { uidRange } from './texts.ts'
-import { parsePasswordHash } from './password-hash.ts'
 
 /** One setting: its sources, its kind, its default. */
 export interface SettingOption<T> {
-  /** Environment variables, the first one given counts. */
+  /** Environment variables; the first one that is given counts. */
   readonly env: readonly string[]
   /** Variables among them that have a form of their own. */
   readonly envFields: Readonly<Record<string, Field<T>>>
-  /** Key in `fngw.json`; null for what does not belong into a file under version control. */
+  /** Key in `fngw.json`; null for a secret, which does not belong into a file under version control. */
   readonly key: string | null
   readonly keyAliases: readonly string[]
   /** Commander spellings; the attribute name is the setting's name. `[dir]` is the positional argument. */
   readonly flags: readonly string[]
   readonly field: Field<T>
-  /** null: unset, or worked out from other settings. */
+  /** null: unset, or derived from other settings. */
   readonly fallback: T | null
   readonly unit: string | null
   readonly section: Section
@@ -36,71 +46,77 @@ export interface SettingOption<T> {
 }
 
 type Section = 'Gateway' | 'Routes' | 'Limits' | 'Runtimes' | 'Dependencies' | 'Control plane' | 'Scheduler and jobs'
+/** A row before it is in a section. */
+type Row<T, F> = Omit<SettingOption<T>, 'section' | 'unit' | 'fallback'> & { readonly fallback: F }
 
-interface Row<T> {
-  env: string | readonly string[]
+interface More<T> {
+  description: string
+  fallback?: NoInfer<T>
   /** Default: the first variable without `FN_`, in kebab case. */
   key?: string | null
   envFields?: Readonly<Record<string, Field<T>>>
   keyAliases?: readonly string[]
   flags?: string | readonly string[]
-  field: Field<T>
-  fallback?: NoInfer<T> | null
-  unit?: string
   off?: string
   secret?: boolean
   locate?: (value: T, base: string) => T
 }
 
-function option<T>(
-  section: Section,
-  description: string,
-  row: Row<T> & { fallback: NoInfer<T> },
-): SettingOption<T> & { readonly fallback: T }
-function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T>
-function option<T>(section: Section, description: string, row: Row<T>): SettingOption<T> {
-  const { off = null, ...given } = row
-  const env = [row.env].flat()
+type Variables = string | readonly string[]
+
+function setting<T>(env: Variables, field: Field<T>, more: More<T> & { fallback: NoInfer<T> }): Row<T, T>
+function setting<T>(env: Variables, field: Field<T>, more: More<T>): Row<T, T | null>
+function setting<T>(env: Variables, field: Field<T>, { off, ...more }: More<T>): Row<T, T | null> {
+  const variables = [env].flat()
   return {
-    ...{ envFields: {}, keyAliases: [], fallback: null, unit: null, secret: false },
-    ...given,
-    env,
-    key: row.key === undefined ? toKey(env[0]!) : row.key,
-    flags: [row.flags ?? []].flat(),
-    field: { ...row.field, schema: { ...row.field.schema, description } },
-    section,
-    description,
-    offDescription: off,
+    ...{ envFields: {}, keyAliases: [], secret: false },
+    ...more,
+    fallback: more.fallback ?? null,
+    env: variables,
+    key: more.key === undefined ? toKey(variables[0]!) : more.key,
+    flags: [more.flags ?? []].flat(),
+    field: { ...field, schema: { ...field.schema, description: more.description } },
+    offDescription: off ?? null,
   }
 }
 
 /** A row for a boolean that is on (`true`) or off unless set. */
-function toggle(
-  section: Section,
-  env: string,
-  fallback: boolean,
-  description: string,
-  more: { flags?: string; off?: string } = {},
-) {
-  return option(section, description, { env, field: boolean(), fallback, ...more })
+function toggle(env: string, fallback: boolean, description: string, more: { flags?: string; off?: string } = {}) {
+  return setting(env, boolean(), { description, fallback, ...more })
 }
 
 /** A row for the name of a file. */
-function file(section: Section, env: string, description: string) {
-  return option(section, description, { env, field: string({ rule: 'a file', maxLength: 4096 }), locate: toFull })
+function file(env: string, description: string) {
+  return setting(env, string({ rule: 'a file', maxLength: 4096 }), { description, locate: toFull })
+}
+
+const UNITS: readonly (readonly [end: string, unit: string])[] = [
+  ['Ms', 'ms'],
+  ['Seconds', 'seconds'],
+  ['Bytes', 'bytes'],
+  ['Mb', 'MB'],
+]
+
+/** Rows of one section; the unit of a setting is the end of its name. */
+function inSection<Rows extends object>(
+  section: Section,
+  rows: Rows,
+): { readonly [Name in keyof Rows]: Rows[Name] & Pick<SettingOption<unknown>, 'section' | 'unit'> } {
+  const unitOf = (name: string) => UNITS.find(([end]) => name.endsWith(end))?.[1] ?? null
+  const placed = Object.entries(rows).map(([name, row]) => [name, { ...row, section, unit: unitOf(name) }])
+  return Object.fromEntries(placed)
 }
 
 function toKey(variable: string): string {
   return variable.replace(/^FN_/, '').toLowerCase().replaceAll('_', '-')
 }
 
-/** Of inference. */
-const IN_RUN = 'run and deps install only report them unless this is set to 1'
-
-const SECONDS = 'seconds'
-const MAX_SECONDS = 86_400
-
 const toFull = (path: string, base: string) => resolve(base, path)
+/** Ends the description of an inference. */
+const IN_RUN = 'run and deps install only report them unless this is set to 1'
+const MAX_SECONDS = 86_400
+const MAX_MB = 1_048_576
+const PERSIST = limits.SCHEDULER_PERSIST_SECONDS
 
 /** Programs that `runtime-binaries` may name, with their variables. */
 export const BINARY_ENV = {
@@ -120,12 +136,21 @@ export function toFullProgram(program: string, base: string): string {
   return program.includes('/') && !isAbsolute(program) ? resolve(base, program) : program
 }
 
-/** A program: a name on PATH or a path. */
 export const PROGRAM = string({ rule: 'a program name or path', maxLength: 4096 })
 
+const programs = pairs(
+  object(Object.fromEntries(Object.keys(BINARY_ENV).map(tool => [tool, PROGRAM])), { strict: true }),
+  'python=/usr/bin/python3',
+) as Field<Record<string, string>>
+
 const MAX_DAEMONS = 64
-const daemonCount = integer({ min: 1, max: MAX_DAEMONS })
-const LUA_DAEMONS = { lua: 'Lua runs inside the gateway process and has no daemon' }
+
+/** A map of the runtimes that have daemons. */
+function byRuntime<T>(field: Field<T>, hint = '') {
+  const noEffect = { lua: 'Lua runs inside the gateway process and has no daemon' }
+  const shape = { python: field, node: field, php: field, go: field, rust: field }
+  return object(shape, { strict: true, noEffect, ...(hint !== '' && { hint }) })
+}
 
 const SOCKET_RULE = 'unix:/path, tcp://host:port or tls://host:port'
 /** Bytes of a unix socket path that Linux accepts. */
@@ -138,10 +163,6 @@ function parseSocket(text: string): string | null {
   return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535 ? text : null
 }
 
-const sharedSecret = string({
-  rule: 'at least 32 visible ASCII characters without blanks',
-  pattern: /^[\x21-\x7e]{32,1024}$/,
-})
 const sockets = list(string({ rule: SOCKET_RULE, parse: parseSocket, pattern: /^(unix:|tcp:\/\/|tls:\/\/)/ }), {
   rule: `${SOCKET_RULE}, or a list of them`,
   minItems: 1,
@@ -155,16 +176,22 @@ function locateSockets(map: SocketMap, base: string): SocketMap {
   return Object.fromEntries(Object.entries(map).map(([runtime, uris]) => [runtime, uris?.map(toFullSocket)]))
 }
 
-const HOST_NAME = /^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.:_-]+)$/
+const socketMap = byRuntime(sockets, 'Write {"node": ["unix:/run/node.sock"]}.') as Field<SocketMap>
+const daemonCounts = pairs(byRuntime(integer({ min: 1, max: MAX_DAEMONS })), 'node=2,python=2')
+const runtimes = list(oneOf(RUNTIMES, { hint: 'TypeScript runs in node.' }), {
+  minItems: 1,
+  rule: `a list of ${RUNTIMES.join(', ')}`,
+})
+
+const sharedSecret = string({
+  rule: 'at least 32 visible ASCII characters without blanks',
+  pattern: /^[\x21-\x7e]{32,1024}$/,
+})
 
 function parseBindHost(text: string): string | null {
-  if (!HOST_NAME.test(text)) return null
+  if (!/^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.:_-]+)$/.test(text)) return null
   const bare = text.replace(/^\[|\]$/g, '')
   return bare.includes(':') && isIP(bare) !== 6 ? null : bare
-}
-
-function parseHeaderName(text: string): string | null {
-  return /^[\w-]+$/.test(text) ? text.toLowerCase() : null
 }
 
 function parseCidr(text: string): string | null {
@@ -175,584 +202,435 @@ function parseCidr(text: string): string | null {
   return /^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128) ? text : null
 }
 
-/** `production` in `FN_ENV`, or true and false. */
-const production: Field<boolean> = mapped(
+const cidrs = list(string({ rule: 'an address or network such as 10.0.0.0/8', parse: parseCidr, maxLength: 60 }))
+
+const proxyHeader = string({
+  rule: 'a header name such as X-Real-IP',
+  parse: text => (/^[\w-]+$/.test(text) ? text.toLowerCase() : null),
+  maxLength: 60,
+})
+
+const environment: Field<boolean> = mapped(
   oneOf(['production', 'development'], { spellings: { prod: 'production', dev: 'development' } }),
   name => name === 'production',
 )
-
-/** Processes of one gateway. */
-const gatewayWorkers: Field<number | 'auto'> = toCountOrAuto(limits.MAX_GATEWAY_WORKERS)
+/** `production` in `FN_ENV`, or true and false. */
+const production: Field<boolean> = {
+  ...environment,
+  read: (value, at) => (typeof value === 'boolean' ? value : environment.read(value, at)),
+}
 
 const homeFunction = mapped(
   string({ rule: texts.HOME_ROUTE_RULE, parse: texts.parseHomeRoute }),
   // A bare function name is meant from the root: the home of `/` has no folder to be relative to.
   path => (path.startsWith('/') ? path : `/${path}`),
 )
+const homeRedirect = string({ rule: texts.HOME_REDIRECT_RULE, parse: texts.parseHomeRedirect })
+
+const passwordHash = string({
+  rule: 'scrypt:<N>:<r>:<p>:<salt hex>:<digest hex> or pbkdf2-sha256:<iterations>:<salt hex>:<digest hex>',
+  parse: text => (texts.parsePasswordHash(text) === null ? null : text),
+})
+
+function countOrAuto(max: number): Field<number | 'auto'> {
+  const rule = `an integer from 1 to ${max}, or auto`
+  const check = (value: unknown, given: unknown, at: Place): number | 'auto' | undefined => {
+    const fits = typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= max
+    return fits || value === 'auto' ? value : reportWrong(at, rule, given)
+  }
+  const readText = (text: string, at: Place) => {
+    const word = text.trim().toLowerCase()
+    return check(/^\d+$/.test(word) ? Number(word) : word, text, at)
+  }
+  const schema = { anyOf: [{ type: 'integer', minimum: 1, maximum: max }, { enum: ['auto'] }] }
+  return { rule, aliases: [], schema, read: (value, at) => check(value, value, at), readText }
+}
+
+/** A number that is raised to `min` with a note and refused above `max`: §8 gives a smallest effective value only. */
+function clampedBelow(min: number, max: number): Field<number> {
+  return mapped(number({ min, clamp: true }), (value, at) =>
+    value <= max ? value : reportWrong(at, `a number from ${min} to ${max}`, value),
+  )
+}
 
 /** Every setting, in the order of the page. */
 export const SETTING_OPTIONS = {
-  functionsRoot: option(
-    'Gateway',
-    'Folder that holds the functions; default the folder of fngw.json, else the working directory.',
-    {
-      env: 'FN_FUNCTIONS_ROOT',
+  ...inSection('Gateway', {
+    functionsRoot: setting('FN_FUNCTIONS_ROOT', string({ rule: 'a folder', maxLength: 4096 }), {
+      description: 'Folder that holds the functions; default the folder of fngw.json, else the working directory.',
       key: 'functions-dir',
       flags: '[dir]',
-      field: string({ rule: 'a folder', maxLength: 4096 }),
       locate: toFull,
-    },
-  ),
-  host: option('Gateway', 'Address to listen on.', {
-    env: 'FN_HOST',
-    flags: '--host <address>',
-    field: string({ rule: 'an IP address or host name', parse: parseBindHost, maxLength: 253 }),
-    fallback: limits.DEFAULT_HOST,
-  }),
-  port: option('Gateway', 'TCP port to listen on; 0 takes a free one.', {
-    env: ['FN_PORT', 'FN_HOST_PORT', 'PORT'],
-    flags: '--port <number>',
-    field: integer({ min: 0, max: 65_535 }),
-    fallback: limits.DEFAULT_PORT,
-  }),
-  production: option(
-    'Gateway',
-    'production: neutral error texts and no file watching; development: details in answers.',
-    {
-      env: 'FN_ENV',
-      field: {
-        ...production,
-        read: (value, at) => (typeof value === 'boolean' ? value : production.read(value, at)),
-      },
+    }),
+    host: setting('FN_HOST', string({ rule: 'an IP address or host name', parse: parseBindHost, maxLength: 253 }), {
+      description: 'Address to listen on.',
+      fallback: limits.DEFAULT_HOST,
+      flags: '--host <address>',
+    }),
+    port: setting(['FN_PORT', 'FN_HOST_PORT', 'PORT'], integer({ min: 0, max: 65_535 }), {
+      description: 'TCP port to listen on; 0 takes a free one.',
+      fallback: limits.DEFAULT_PORT,
+      flags: '--port <number>',
+    }),
+    production: setting('FN_ENV', production, {
+      description: 'production: neutral error texts and no file watching; development: details in answers.',
       fallback: false,
-    },
-  ),
-  hotReload: option('Gateway', 'Reload on file changes. On by default in development.', {
-    off: 'Disable reload on file changes.',
-    env: 'FN_HOT_RELOAD',
-    flags: ['--hot-reload', '--no-hot-reload'],
-    field: boolean(),
-  }),
-  publicBaseUrl: option('Gateway', 'Address under which clients reach the gateway, for the OpenAPI document.', {
-    env: 'FN_PUBLIC_BASE_URL',
-    flags: '--public-base-url <url>',
-    field: texts.baseUrl('Address of the gateway.'),
-  }),
-  gatewayWorkers: option('Gateway', 'Processes that take connections; auto is one a processor.', {
-    env: 'FN_GATEWAY_WORKERS',
-    flags: '--gateway-workers <count>',
-    field: gatewayWorkers,
-    fallback: 1,
-  }),
-  shutdownTimeoutMs: option(
-    'Gateway',
-    'Longest wait for running requests at a stop; FN_SHUTDOWN_TIMEOUT is in seconds.',
-    {
-      env: ['FN_SHUTDOWN_TIMEOUT_MS', 'FN_SHUTDOWN_TIMEOUT'],
+    }),
+    hotReload: setting('FN_HOT_RELOAD', boolean(), {
+      description: 'Reload on file changes. On by default in development.',
+      off: 'Disable reload on file changes.',
+      flags: ['--hot-reload', '--no-hot-reload'],
+    }),
+    publicBaseUrl: setting('FN_PUBLIC_BASE_URL', texts.baseUrl('Address of the gateway.'), {
+      description: 'Address under which clients reach the gateway, for the OpenAPI document.',
+      flags: '--public-base-url <url>',
+    }),
+    gatewayWorkers: setting('FN_GATEWAY_WORKERS', countOrAuto(limits.MAX_GATEWAY_WORKERS), {
+      description: 'Processes that take connections; auto is one a processor.',
+      fallback: 1,
+      flags: '--gateway-workers <count>',
+    }),
+    shutdownTimeoutMs: setting(['FN_SHUTDOWN_TIMEOUT_MS', 'FN_SHUTDOWN_TIMEOUT'], integer({ min: 0, max: 600_000 }), {
+      description: 'Longest wait for running requests at a stop; FN_SHUTDOWN_TIMEOUT is in seconds.',
+      fallback: limits.DEFAULT_SHUTDOWN_TIMEOUT_MS,
       envFields: { FN_SHUTDOWN_TIMEOUT: mapped(integer({ min: 0, max: 600 }), seconds => seconds * 1000) },
       flags: '--shutdown-timeout-ms <ms>',
-      field: integer({ min: 0, max: 600_000 }),
-      fallback: limits.DEFAULT_SHUTDOWN_TIMEOUT_MS,
-      unit: 'ms',
-    },
-  ),
-  shutdownDelayMs: option('Gateway', 'How long connections are still taken at a stop, not ready any more.', {
-    env: 'FN_SHUTDOWN_DELAY_MS',
-    flags: '--shutdown-delay-ms <ms>',
-    field: integer({ min: 0, max: 600_000 }),
-    fallback: 0,
-    unit: 'ms',
-  }),
-  accessLog: toggle('Gateway', 'FN_ACCESS_LOG', true, 'Log each request.', {
-    flags: '--no-access-log',
-    off: 'Do not log requests.',
-  }),
-  logFormat: option('Gateway', 'Form of what is printed while serving; dev: text, run: json.', {
-    env: 'FN_LOG_FORMAT',
-    flags: '--log-format <format>',
-    field: oneOf(['json', 'text']),
-    fallback: 'json',
-  }),
-  logFiles: toggle('Gateway', 'FN_LOG_FILES', false, 'Write logs to .svc/logs of the functions root too.', {
-    flags: '--log-files',
-  }),
-  logLevel: option('Gateway', 'Least important lines that are written.', {
-    env: 'FN_LOG_LEVEL',
-    flags: '--log-level <level>',
-    field: oneOf(['debug', 'info', 'warn', 'error', 'silent']),
-    fallback: 'info',
-  }),
-  docsEnabled: toggle('Gateway', 'FN_DOCS_ENABLED', true, 'Serve /docs and /openapi.json.'),
-  openapiTitle: option('Gateway', 'Title in the OpenAPI document.', {
-    env: 'FN_OPENAPI_TITLE',
-    field: string(),
-    fallback: 'fngw',
-  }),
-  openapiVersion: option('Gateway', 'Version of your API in the OpenAPI document.', {
-    env: 'FN_OPENAPI_VERSION',
-    field: string(),
-    fallback: '1.0.0',
-  }),
-  openapiDescription: option('Gateway', 'Description in the OpenAPI document; Markdown.', {
-    env: 'FN_OPENAPI_DESCRIPTION',
-    field: string({ multiline: true }),
-    fallback: 'Functions served by this gateway.',
-  }),
-  openapiIncludeInternal: option('Gateway', 'List the paths under /_fn in the OpenAPI document.', {
-    env: 'FN_OPENAPI_INCLUDE_INTERNAL',
-    keyAliases: ['swagger-include-admin'],
-    field: boolean(),
-    fallback: false,
+    }),
+    shutdownDelayMs: setting('FN_SHUTDOWN_DELAY_MS', integer({ min: 0, max: 600_000 }), {
+      description: 'How long connections are still taken at a stop, not ready any more.',
+      fallback: 0,
+      flags: '--shutdown-delay-ms <ms>',
+    }),
+    accessLog: toggle('FN_ACCESS_LOG', true, 'Log each request.', {
+      flags: '--no-access-log',
+      off: 'Do not log requests.',
+    }),
+    logFormat: setting('FN_LOG_FORMAT', oneOf(['json', 'text']), {
+      description: 'Form of what is printed while serving; dev: text, run: json.',
+      fallback: 'json',
+      flags: '--log-format <format>',
+    }),
+    logFiles: toggle('FN_LOG_FILES', false, 'Write logs to .svc/logs of the functions root too.', {
+      flags: '--log-files',
+    }),
+    logLevel: setting('FN_LOG_LEVEL', oneOf(['debug', 'info', 'warn', 'error', 'silent']), {
+      description: 'Least important lines that are written.',
+      fallback: 'info',
+      flags: '--log-level <level>',
+    }),
+    docsEnabled: toggle('FN_DOCS_ENABLED', true, 'Serve /docs and /openapi.json.'),
+    openapiTitle: setting('FN_OPENAPI_TITLE', string(), {
+      description: 'Title in the OpenAPI document.',
+      fallback: 'fngw',
+    }),
+    openapiVersion: setting('FN_OPENAPI_VERSION', string(), {
+      description: 'Version of your API in the OpenAPI document.',
+      fallback: '1.0.0',
+    }),
+    openapiDescription: setting('FN_OPENAPI_DESCRIPTION', string({ multiline: true }), {
+      description: 'Description in the OpenAPI document; Markdown.',
+      fallback: 'Functions served by this gateway.',
+    }),
+    openapiIncludeInternal: setting('FN_OPENAPI_INCLUDE_INTERNAL', boolean(), {
+      description: 'List the paths under /_fn in the OpenAPI document.',
+      fallback: false,
+      keyAliases: ['swagger-include-admin'],
+    }),
   }),
 
-  namespaceDepth: option('Routes', 'Name segments below a runtime folder.', {
-    env: 'FN_NAMESPACE_DEPTH',
-    flags: '--namespace-depth <count>',
-    field: integer({ min: 1, max: limits.MAX_NAMESPACE_DEPTH }),
-    fallback: limits.DEFAULT_NAMESPACE_DEPTH,
-  }),
-  forceUrl: toggle('Routes', 'FN_FORCE_URL', false, 'Treat every route of a config as forced.', {
-    flags: '--force-url',
-  }),
-  homeFunction: option('Routes', 'Path that answers for /.', {
-    env: 'FN_HOME_FUNCTION',
-    field: homeFunction,
-  }),
-  homeRedirect: option('Routes', 'URL or path that / redirects to.', {
-    env: 'FN_HOME_REDIRECT',
-    field: string({ rule: texts.HOME_REDIRECT_RULE, parse: texts.parseHomeRedirect }),
-  }),
-  trustedProxyHeader: option(
-    'Routes',
-    'Header by which trusted proxies name the client, X-Forwarded-For by default; other headers are ignored when it is set.',
-    {
-      env: 'FN_TRUSTED_PROXY_HEADER',
-      field: string({ rule: 'a header name such as X-Real-IP', parse: parseHeaderName, maxLength: 60 }),
-    },
-  ),
-  trustedProxyCidrs: option('Routes', 'Proxies whose X-Forwarded-* headers are believed.', {
-    env: 'FN_TRUSTED_PROXY_CIDRS',
-    flags: '--trusted-proxy-cidrs <list>',
-    field: list(string({ rule: 'an address or network such as 10.0.0.0/8', parse: parseCidr, maxLength: 60 })),
-    fallback: [],
+  ...inSection('Routes', {
+    namespaceDepth: setting('FN_NAMESPACE_DEPTH', integer({ min: 1, max: limits.MAX_NAMESPACE_DEPTH }), {
+      description: 'Name segments below a runtime folder.',
+      fallback: limits.DEFAULT_NAMESPACE_DEPTH,
+      flags: '--namespace-depth <count>',
+    }),
+    forceUrl: toggle('FN_FORCE_URL', false, 'Treat every route of a config as forced.', { flags: '--force-url' }),
+    homeFunction: setting('FN_HOME_FUNCTION', homeFunction, { description: 'Path that answers for /.' }),
+    homeRedirect: setting('FN_HOME_REDIRECT', homeRedirect, { description: 'URL or path that / redirects to.' }),
+    trustedProxyHeader: setting('FN_TRUSTED_PROXY_HEADER', proxyHeader, {
+      description:
+        'Header by which trusted proxies name the client, X-Forwarded-For by default; other headers are ignored when it is set.',
+    }),
+    trustedProxyCidrs: setting('FN_TRUSTED_PROXY_CIDRS', cidrs, {
+      description: 'Proxies whose X-Forwarded-* headers are believed.',
+      fallback: [],
+      flags: '--trusted-proxy-cidrs <list>',
+    }),
   }),
 
-  defaultTimeoutMs: option('Limits', 'timeout_ms of a function that sets none.', {
-    env: 'FN_DEFAULT_TIMEOUT_MS',
-    flags: '--default-timeout-ms <ms>',
-    field: integer({ min: 1, max: limits.MAX_TIMEOUT_MS }),
-    fallback: limits.DEFAULT_TIMEOUT_MS,
-    unit: 'ms',
-  }),
-  defaultMaxConcurrency: option('Limits', 'max_concurrency of a function that sets none; 0 means no limit.', {
-    env: 'FN_DEFAULT_MAX_CONCURRENCY',
-    flags: '--default-max-concurrency <count>',
-    field: integer({ min: 0 }),
-    fallback: limits.DEFAULT_MAX_CONCURRENCY,
-  }),
-  defaultMaxQueue: option(
-    'Limits',
-    'Calls that may wait for a function that sets no max_concurrency; 0 refuses at once.',
-    {
-      env: 'FN_DEFAULT_MAX_QUEUE',
-      field: integer({ min: 0 }),
+  ...inSection('Limits', {
+    defaultTimeoutMs: setting('FN_DEFAULT_TIMEOUT_MS', integer({ min: 1, max: limits.MAX_TIMEOUT_MS }), {
+      description: 'timeout_ms of a function that sets none.',
+      fallback: limits.DEFAULT_TIMEOUT_MS,
+      flags: '--default-timeout-ms <ms>',
+    }),
+    defaultMaxConcurrency: setting('FN_DEFAULT_MAX_CONCURRENCY', integer({ min: 0 }), {
+      description: 'max_concurrency of a function that sets none; 0 means no limit.',
+      fallback: limits.DEFAULT_MAX_CONCURRENCY,
+      flags: '--default-max-concurrency <count>',
+    }),
+    defaultMaxQueue: setting('FN_DEFAULT_MAX_QUEUE', integer({ min: 0 }), {
+      description: 'Calls that may wait for a function that sets no max_concurrency; 0 refuses at once.',
       fallback: limits.DEFAULT_FUNCTION_MAX_QUEUE,
-    },
-  ),
-  defaultQueueTimeoutMs: option('Limits', 'Longest wait of such a call.', {
-    env: 'FN_DEFAULT_QUEUE_TIMEOUT_MS',
-    field: integer({ min: 0, max: limits.MAX_TIMEOUT_MS }),
-    fallback: limits.DEFAULT_FUNCTION_QUEUE_TIMEOUT_MS,
-    unit: 'ms',
-  }),
-  defaultQueueWaitMs: option(
-    'Limits',
-    'A call that would wait longer, by the durations measured, is refused at once; 0 leaves it to FN_DEFAULT_MAX_QUEUE.',
-    {
-      env: 'FN_DEFAULT_QUEUE_WAIT_MS',
-      field: integer({ min: 0, max: limits.MAX_TIMEOUT_MS }),
+    }),
+    defaultQueueTimeoutMs: setting('FN_DEFAULT_QUEUE_TIMEOUT_MS', integer({ min: 0, max: limits.MAX_TIMEOUT_MS }), {
+      description: 'Longest wait of such a call.',
+      fallback: limits.DEFAULT_FUNCTION_QUEUE_TIMEOUT_MS,
+    }),
+    defaultQueueWaitMs: setting('FN_DEFAULT_QUEUE_WAIT_MS', integer({ min: 0, max: limits.MAX_TIMEOUT_MS }), {
+      description:
+        'A call that would wait longer, by the durations measured, is refused at once; 0 leaves it to FN_DEFAULT_MAX_QUEUE.',
       fallback: limits.DEFAULT_FUNCTION_QUEUE_WAIT_MS,
-      unit: 'ms',
-    },
-  ),
-  defaultMaxBodyBytes: option('Limits', 'max_body_bytes of a function that sets none.', {
-    env: 'FN_DEFAULT_MAX_BODY_BYTES',
-    flags: '--default-max-body-bytes <bytes>',
-    field: integer({ min: 1, max: limits.MAX_BODY_BYTES }),
-    fallback: limits.DEFAULT_MAX_BODY_BYTES,
-    unit: 'bytes',
+    }),
+    defaultMaxBodyBytes: setting('FN_DEFAULT_MAX_BODY_BYTES', integer({ min: 1, max: limits.MAX_BODY_BYTES }), {
+      description: 'max_body_bytes of a function that sets none.',
+      fallback: limits.DEFAULT_MAX_BODY_BYTES,
+      flags: '--default-max-body-bytes <bytes>',
+    }),
   }),
-  isolation: option('Runtimes', 'How functions are isolated: in separate processes, or also under separate users.', {
-    env: 'FN_ISOLATION',
-    field: oneOf(['process', 'user']),
-    fallback: 'process',
-  }),
-  isolationFiles: option(
-    'Runtimes',
-    'With FN_ISOLATION=user: how to treat functions whose files other users can read.',
-    {
-      env: 'FN_ISOLATION_FILES',
-      field: oneOf(['refuse', 'close', 'warn']),
+
+  ...inSection('Runtimes', {
+    isolation: setting('FN_ISOLATION', oneOf(['process', 'user']), {
+      description: 'How functions are isolated: in separate processes, or also under separate users.',
+      fallback: 'process',
+    }),
+    isolationFiles: setting('FN_ISOLATION_FILES', oneOf(['refuse', 'close', 'warn']), {
+      description: 'With FN_ISOLATION=user: how to treat functions whose files other users can read.',
       fallback: 'refuse',
-    },
-  ),
-  isolationUids: option(
-    'Runtimes',
-    'User ids with FN_ISOLATION=user: the first is the gateway, one for each function.',
-    {
-      env: 'FN_ISOLATION_UIDS',
-      field: uidRange(),
+    }),
+    isolationUids: setting('FN_ISOLATION_UIDS', texts.uidRange(), {
+      description: 'User ids with FN_ISOLATION=user: the first is the gateway, one for each function.',
       fallback: '20000-29999',
-    },
-  ),
-  functionProcesses: option(
-    'Limits',
-    'With FN_ISOLATION=user: processes and threads that all workers of one function have together; 4096 by default.',
-    {
-      env: 'FN_FUNCTION_PROCESSES',
-      field: integer({ min: 16, max: 4_194_304 }),
-    },
-  ),
-  functionOpenFiles: option('Limits', 'With FN_ISOLATION=user: files that one process of a function may have open.', {
-    env: 'FN_FUNCTION_OPEN_FILES',
-    field: integer({ min: 32, max: 1_048_576 }),
+    }),
   }),
-  functionTempMb: option('Limits', 'With FN_ISOLATION=user: size of the temporary files of one function.', {
-    env: 'FN_FUNCTION_TEMP_MB',
-    field: integer({ min: 1, max: 1_048_576 }),
-    unit: 'MB',
-  }),
-  workerMemoryMb: option('Limits', 'Memory that one worker may allocate.', {
-    env: 'FN_WORKER_MEMORY_MB',
-    flags: '--worker-memory-mb <mb>',
-    field: integer({ min: 16, max: 1_048_576 }),
-    fallback: limits.DEFAULT_WORKER_MEMORY_MB,
-    unit: 'MB',
-  }),
-  workerNice: option(
-    'Limits',
-    'Steps of priority (nice) that processes of functions and builds stand below the gateway.',
-    {
-      env: 'FN_WORKER_NICE',
-      flags: '--worker-nice <steps>',
-      field: integer({ min: 0, max: limits.MAX_WORKER_NICE }),
+
+  ...inSection('Limits', {
+    functionProcesses: setting('FN_FUNCTION_PROCESSES', integer({ min: 16, max: 4_194_304 }), {
+      description:
+        'With FN_ISOLATION=user: processes and threads that all workers of one function have together; 4096 by default.',
+    }),
+    functionOpenFiles: setting('FN_FUNCTION_OPEN_FILES', integer({ min: 32, max: 1_048_576 }), {
+      description: 'With FN_ISOLATION=user: files that one process of a function may have open.',
+    }),
+    functionTempMb: setting('FN_FUNCTION_TEMP_MB', integer({ min: 1, max: MAX_MB }), {
+      description: 'With FN_ISOLATION=user: size of the temporary files of one function.',
+    }),
+    workerMemoryMb: setting('FN_WORKER_MEMORY_MB', integer({ min: 16, max: MAX_MB }), {
+      description: 'Memory that one worker may allocate.',
+      fallback: limits.DEFAULT_WORKER_MEMORY_MB,
+      flags: '--worker-memory-mb <mb>',
+    }),
+    workerNice: setting('FN_WORKER_NICE', integer({ min: 0, max: limits.MAX_WORKER_NICE }), {
+      description: 'Steps of priority (nice) that processes of functions and builds stand below the gateway.',
       fallback: limits.DEFAULT_WORKER_NICE,
-    },
-  ),
-  responseIdleTimeoutMs: option(
-    'Limits',
-    'Longest time in which a client reads nothing of a response that waits for it.',
-    {
-      env: 'FN_RESPONSE_IDLE_TIMEOUT_MS',
-      field: integer({ min: 1000, max: limits.MAX_TIMEOUT_MS }),
+      flags: '--worker-nice <steps>',
+    }),
+    responseIdleTimeoutMs: setting('FN_RESPONSE_IDLE_TIMEOUT_MS', integer({ min: 1000, max: limits.MAX_TIMEOUT_MS }), {
+      description: 'Longest time in which a client reads nothing of a response that waits for it.',
       fallback: limits.DEFAULT_RESPONSE_IDLE_TIMEOUT_MS,
-      unit: 'ms',
-    },
-  ),
-  bodyMemoryMb: option(
-    'Limits',
-    'Memory for request bodies, and as much again for responses that clients have not read; an eighth of the memory each by default.',
-    {
-      env: 'FN_BODY_MEMORY_MB',
-      field: integer({ min: 1, max: 1_048_576 }),
-      unit: 'MB',
-    },
-  ),
-  luaMemoryMb: option('Limits', 'Memory that all Lua functions may hold together; never less than one of them may.', {
-    env: 'FN_LUA_MEMORY_MB',
-    field: integer({ min: 16, max: 1_048_576 }),
-    fallback: limits.DEFAULT_LUA_MEMORY_MB,
-    unit: 'MB',
+    }),
+    bodyMemoryMb: setting('FN_BODY_MEMORY_MB', integer({ min: 1, max: MAX_MB }), {
+      description:
+        'Memory for request bodies, and as much again for responses that clients have not read; an eighth of the memory each by default.',
+    }),
+    luaMemoryMb: setting('FN_LUA_MEMORY_MB', integer({ min: 16, max: MAX_MB }), {
+      description: 'Memory that all Lua functions may hold together; never less than one of them may.',
+      fallback: limits.DEFAULT_LUA_MEMORY_MB,
+    }),
   }),
 
-  runtimes: option('Runtimes', 'Enabled runtimes; one that is named and missing is shown as down.', {
-    env: 'FN_RUNTIMES',
-    flags: '--runtimes <list>',
-    field: list(oneOf(RUNTIMES, { hint: 'TypeScript runs in node.' }), {
-      minItems: 1,
-      rule: `a list of ${RUNTIMES.join(', ')}`,
+  ...inSection('Runtimes', {
+    runtimes: setting('FN_RUNTIMES', runtimes, {
+      description: 'Enabled runtimes; one that is named and missing is shown as down.',
+      fallback: [...DEFAULT_RUNTIMES],
+      flags: '--runtimes <list>',
     }),
-    fallback: [...DEFAULT_RUNTIMES],
-  }),
-  runtimeDaemons: option('Runtimes', 'Daemon processes per runtime; default 1 each; not for lua.', {
-    env: 'FN_RUNTIME_DAEMONS',
-    flags: '--runtime-daemons <list>',
-    field: pairs(
-      object(
-        { python: daemonCount, node: daemonCount, php: daemonCount, go: daemonCount, rust: daemonCount },
-        { strict: true, noEffect: LUA_DAEMONS },
-      ),
-      'node=2,python=2',
+    runtimeDaemons: setting('FN_RUNTIME_DAEMONS', daemonCounts, {
+      description: 'Daemon processes per runtime; default 1 each; not for lua.',
+      fallback: {},
+      flags: '--runtime-daemons <list>',
+    }),
+    runtimeSockets: setting('FN_RUNTIME_SOCKETS', socketMap, {
+      description: 'Sockets of daemons that run elsewhere, per runtime; wins over runtime-daemons.',
+      fallback: {},
+      flags: '--runtime-sockets <json>',
+      locate: locateSockets,
+    }),
+    runtimeSecret: setting('FN_RUNTIME_SECRET', sharedSecret, {
+      description: 'Shared secret of the gateway and its daemons on tcp and tls sockets.',
+      key: null,
+      secret: true,
+    }),
+    runtimeSecretFile: file('FN_RUNTIME_SECRET_FILE', 'File that holds that secret, instead of FN_RUNTIME_SECRET.'),
+    runtimeTlsCaFile: file(
+      'FN_RUNTIME_TLS_CA_FILE',
+      'Certificates that sign those of daemons on tls sockets; default those of node.',
     ),
-    fallback: {},
-  }),
-  runtimeSockets: option('Runtimes', 'Sockets of daemons that run elsewhere, per runtime; wins over runtime-daemons.', {
-    env: 'FN_RUNTIME_SOCKETS',
-    flags: '--runtime-sockets <json>',
-    field: object(
-      { python: sockets, node: sockets, php: sockets, go: sockets, rust: sockets },
-      { strict: true, noEffect: LUA_DAEMONS, hint: 'Write {"node": ["unix:/run/node.sock"]}.' },
-    ) as Field<SocketMap>,
-    fallback: {},
-    locate: locateSockets,
-  }),
-  runtimeSecret: option('Runtimes', 'Shared secret of the gateway and its daemons on tcp and tls sockets.', {
-    env: 'FN_RUNTIME_SECRET',
-    key: null,
-    field: sharedSecret,
-    secret: true,
-  }),
-  runtimeSecretFile: file(
-    'Runtimes',
-    'FN_RUNTIME_SECRET_FILE',
-    'File that holds that secret, instead of FN_RUNTIME_SECRET.',
-  ),
-  runtimeTlsCaFile: file(
-    'Runtimes',
-    'FN_RUNTIME_TLS_CA_FILE',
-    'Certificates that sign those of daemons on tls sockets; default those of node.',
-  ),
-  binaries: option('Runtimes', 'Programs by tool; default the name on PATH.', {
-    env: [],
-    key: 'runtime-binaries',
-    field: pairs(
-      object(Object.fromEntries(Object.keys(BINARY_ENV).map(tool => [tool, PROGRAM])), { strict: true }),
-      'python=/usr/bin/python3',
-    ) as Field<Record<string, string>>,
-    fallback: {},
-  }),
-  runtimeImage: option('Runtimes', 'Image in which fngw dev serves, without --native.', {
-    env: 'FN_RUNTIME_IMAGE',
-    flags: '--runtime-image <tag>',
-    field: string({ rule: 'an image tag', pattern: /^[A-Za-z0-9][A-Za-z0-9._:/@-]*$/, maxLength: 500 }),
-  }),
-  goBuildTimeoutSeconds: option('Runtimes', 'Longest Go build.', {
-    env: ['GO_BUILD_TIMEOUT_S', 'FN_GO_BUILD_TIMEOUT_S'],
-    key: 'go-build-timeout-s',
-    field: number({ min: 1, max: MAX_SECONDS }),
-    fallback: limits.DEFAULT_GO_BUILD_TIMEOUT_SECONDS,
-    unit: SECONDS,
-  }),
-  rustBuildTimeoutSeconds: option('Runtimes', 'Longest Rust build.', {
-    env: 'FN_RUST_BUILD_TIMEOUT_S',
-    field: number({ min: 1, max: MAX_SECONDS }),
-    fallback: limits.INSTALL_TIMEOUT_SECONDS,
-    unit: SECONDS,
-  }),
-
-  depsWaitMs: option('Dependencies', 'Longest wait of a call for the build or the packages of its function.', {
-    env: 'FN_DEPS_WAIT_MS',
-    field: integer({ min: 0, max: limits.MAX_TIMEOUT_MS }),
-    fallback: limits.DEFAULT_DEPS_WAIT_MS,
-    unit: 'ms',
-  }),
-  autoRequirements: toggle('Dependencies', 'FN_AUTO_REQUIREMENTS', true, 'Install Python packages.'),
-  autoInferPyDeps: toggle(
-    'Dependencies',
-    'FN_AUTO_INFER_PY_DEPS',
-    true,
-    `Install Python packages that only imports ask for; ${IN_RUN}.`,
-  ),
-  pyInferBackend: option('Dependencies', 'How Python imports are found.', {
-    env: 'FN_PY_INFER_BACKEND',
-    field: oneOf(['native', 'pipreqs']),
-    fallback: 'native',
-  }),
-  autoNodeDeps: toggle('Dependencies', 'FN_AUTO_NODE_DEPS', true, 'Install Node packages.'),
-  autoInferNodeDeps: toggle(
-    'Dependencies',
-    'FN_AUTO_INFER_NODE_DEPS',
-    true,
-    `Install Node packages that only imports ask for; ${IN_RUN}.`,
-  ),
-  nodeInferBackend: option('Dependencies', 'How Node imports are found.', {
-    env: 'FN_NODE_INFER_BACKEND',
-    field: oneOf(['native', 'detective', 'require-analyzer']),
-    fallback: 'native',
-  }),
-  nodePackageSources: toggle(
-    'Dependencies',
-    'FN_NODE_PACKAGE_SOURCES',
-    false,
-    'Allow repositories, URLs and paths outside the functions root in package.json.',
-  ),
-  autoInferWriteManifest: toggle(
-    'Dependencies',
-    'FN_AUTO_INFER_WRITE_MANIFEST',
-    true,
-    'Write found packages into manifests.',
-  ),
-  autoInferStrict: toggle(
-    'Dependencies',
-    'FN_AUTO_INFER_STRICT',
-    true,
-    'An import that is not resolved fails the function.',
-  ),
-  autoPhpDeps: toggle('Dependencies', 'FN_AUTO_PHP_DEPS', true, 'Install Composer packages.'),
-  phpPackageSources: toggle(
-    'Dependencies',
-    'FN_PHP_PACKAGE_SOURCES',
-    false,
-    'Allow repositories of any kind, and paths outside the functions root, in composer.json.',
-  ),
-  preinstallPhpDepsOnStart: toggle(
-    'Dependencies',
-    'FN_PREINSTALL_PHP_DEPS_ON_START',
-    true,
-    'Install Composer packages at start.',
-  ),
-  preinstallPyDepsOnStart: toggle(
-    'Dependencies',
-    'FN_PREINSTALL_PY_DEPS_ON_START',
-    true,
-    'Install Python packages at start.',
-  ),
-  pyRequirementsOptions: toggle(
-    'Dependencies',
-    'FN_PY_REQUIREMENTS_OPTIONS',
-    false,
-    'Allow options, URLs and paths in requirements.txt.',
-  ),
-  preinstallNodeDepsOnStart: toggle(
-    'Dependencies',
-    'FN_PREINSTALL_NODE_DEPS_ON_START',
-    true,
-    'Install Node packages at start.',
-  ),
-  preinstallNodeDepsConcurrency: option('Dependencies', 'Node installs at once during the start.', {
-    env: 'FN_PREINSTALL_NODE_DEPS_CONCURRENCY',
-    field: integer({ min: 1, max: 64 }),
-    fallback: limits.DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY,
-  }),
-
-  uiEnabled: toggle(
-    'Control plane',
-    'FN_UI_ENABLED',
-    false,
-    'Serve the console at /console. On by default in fngw dev on a loopback address.',
-    { flags: '--no-console', off: 'Do not serve the console.' },
-  ),
-  consoleApiEnabled: toggle('Control plane', 'FN_CONSOLE_API_ENABLED', true, 'Serve /_fn beyond health.'),
-  consoleWriteEnabled: toggle(
-    'Control plane',
-    'FN_CONSOLE_WRITE_ENABLED',
-    false,
-    'Allow writes without the admin token.',
-  ),
-  consoleLocalOnly: toggle('Control plane', 'FN_CONSOLE_LOCAL_ONLY', true, 'Only local clients, or the admin token.'),
-  adminToken: option('Control plane', 'Token for x-fn-admin-token.', {
-    env: 'FN_ADMIN_TOKEN',
-    key: null,
-    field: string({ rule: 'visible ASCII characters without blanks', pattern: /^[\x21-\x7e]+$/ }),
-    secret: true,
-  }),
-  adminTokenFile: file('Control plane', 'FN_ADMIN_TOKEN_FILE', 'File that holds the token, instead of FN_ADMIN_TOKEN.'),
-  consoleLoginApi: toggle(
-    'Control plane',
-    'FN_CONSOLE_LOGIN_API',
-    false,
-    'Ask for a session, or the token, everywhere below /_fn.',
-  ),
-  consoleLoginUsername: option('Control plane', 'Name to log in with.', {
-    env: 'FN_CONSOLE_LOGIN_USERNAME',
-    field: string({ rule: 'a text of 1 to 200 characters on one line', maxLength: 200 }),
-    fallback: 'admin',
-  }),
-  consoleLoginPasswordHash: option('Control plane', 'Hash of the password to log in with.', {
-    env: 'FN_CONSOLE_LOGIN_PASSWORD_HASH',
-    key: null,
-    field: string({
-      rule: 'scrypt:<N>:<r>:<p>:<salt hex>:<digest hex> or pbkdf2-sha256:<iterations>:<salt hex>:<digest hex>',
-      parse: text => (parsePasswordHash(text) === null ? null : text),
+    binaries: setting([], programs, {
+      description: 'Programs by tool; default the name on PATH.',
+      fallback: {},
+      key: 'runtime-binaries',
     }),
-    secret: true,
+    runtimeImage: setting(
+      'FN_RUNTIME_IMAGE',
+      string({ rule: 'an image tag', pattern: /^[A-Za-z0-9][A-Za-z0-9._:/@-]*$/, maxLength: 500 }),
+      { description: 'Image in which fngw dev serves, without --native.', flags: '--runtime-image <tag>' },
+    ),
+    goBuildTimeoutSeconds: setting(
+      ['GO_BUILD_TIMEOUT_S', 'FN_GO_BUILD_TIMEOUT_S'],
+      number({ min: 1, max: MAX_SECONDS }),
+      {
+        description: 'Longest Go build.',
+        fallback: limits.DEFAULT_GO_BUILD_TIMEOUT_SECONDS,
+        key: 'go-build-timeout-s',
+      },
+    ),
+    rustBuildTimeoutSeconds: setting('FN_RUST_BUILD_TIMEOUT_S', number({ min: 1, max: MAX_SECONDS }), {
+      description: 'Longest Rust build.',
+      fallback: limits.INSTALL_TIMEOUT_SECONDS,
+    }),
   }),
-  consoleLoginPasswordHashFile: file(
-    'Control plane',
-    'FN_CONSOLE_LOGIN_PASSWORD_HASH_FILE',
-    'File that holds the hash instead.',
-  ),
-  consoleSessionTtlSeconds: option('Control plane', 'How long a login lasts.', {
-    env: 'FN_CONSOLE_SESSION_TTL_S',
-    field: integer({ min: 60, max: 2_592_000 }),
-    fallback: 43_200,
-    unit: SECONDS,
+
+  ...inSection('Dependencies', {
+    depsWaitMs: setting('FN_DEPS_WAIT_MS', integer({ min: 0, max: limits.MAX_TIMEOUT_MS }), {
+      description: 'Longest wait of a call for the build or the packages of its function.',
+      fallback: limits.DEFAULT_DEPS_WAIT_MS,
+    }),
+    autoRequirements: toggle('FN_AUTO_REQUIREMENTS', true, 'Install Python packages.'),
+    autoInferPyDeps: toggle(
+      'FN_AUTO_INFER_PY_DEPS',
+      true,
+      `Install Python packages that only imports ask for; ${IN_RUN}.`,
+    ),
+    pyInferBackend: setting('FN_PY_INFER_BACKEND', oneOf(['native', 'pipreqs']), {
+      description: 'How Python imports are found.',
+      fallback: 'native',
+    }),
+    autoNodeDeps: toggle('FN_AUTO_NODE_DEPS', true, 'Install Node packages.'),
+    autoInferNodeDeps: toggle(
+      'FN_AUTO_INFER_NODE_DEPS',
+      true,
+      `Install Node packages that only imports ask for; ${IN_RUN}.`,
+    ),
+    nodeInferBackend: setting('FN_NODE_INFER_BACKEND', oneOf(['native', 'detective', 'require-analyzer']), {
+      description: 'How Node imports are found.',
+      fallback: 'native',
+    }),
+    nodePackageSources: toggle(
+      'FN_NODE_PACKAGE_SOURCES',
+      false,
+      'Allow repositories, URLs and paths outside the functions root in package.json.',
+    ),
+    autoInferWriteManifest: toggle('FN_AUTO_INFER_WRITE_MANIFEST', true, 'Write found packages into manifests.'),
+    autoInferStrict: toggle('FN_AUTO_INFER_STRICT', true, 'An import that is not resolved fails the function.'),
+    autoPhpDeps: toggle('FN_AUTO_PHP_DEPS', true, 'Install Composer packages.'),
+    phpPackageSources: toggle(
+      'FN_PHP_PACKAGE_SOURCES',
+      false,
+      'Allow repositories of any kind, and paths outside the functions root, in composer.json.',
+    ),
+    preinstallPhpDepsOnStart: toggle('FN_PREINSTALL_PHP_DEPS_ON_START', true, 'Install Composer packages at start.'),
+    preinstallPyDepsOnStart: toggle('FN_PREINSTALL_PY_DEPS_ON_START', true, 'Install Python packages at start.'),
+    pyRequirementsOptions: toggle(
+      'FN_PY_REQUIREMENTS_OPTIONS',
+      false,
+      'Allow options, URLs and paths in requirements.txt.',
+    ),
+    preinstallNodeDepsOnStart: toggle('FN_PREINSTALL_NODE_DEPS_ON_START', true, 'Install Node packages at start.'),
+    preinstallNodeDepsConcurrency: setting('FN_PREINSTALL_NODE_DEPS_CONCURRENCY', integer({ min: 1, max: 64 }), {
+      description: 'Node installs at once during the start.',
+      fallback: limits.DEFAULT_PREINSTALL_NODE_DEPS_CONCURRENCY,
+    }),
   }),
-  controlPort: option(
-    'Control plane',
-    'TCP port on which /_fn and /console are served, and only there; 0 takes a free one.',
-    {
-      env: 'FN_CONTROL_PORT',
+
+  ...inSection('Control plane', {
+    uiEnabled: toggle(
+      'FN_UI_ENABLED',
+      false,
+      'Serve the console at /console. On by default in fngw dev on a loopback address.',
+      { flags: '--no-console', off: 'Do not serve the console.' },
+    ),
+    consoleApiEnabled: toggle('FN_CONSOLE_API_ENABLED', true, 'Serve /_fn beyond health.'),
+    consoleWriteEnabled: toggle('FN_CONSOLE_WRITE_ENABLED', false, 'Allow writes without the admin token.'),
+    consoleLocalOnly: toggle('FN_CONSOLE_LOCAL_ONLY', true, 'Only local clients, or the admin token.'),
+    adminToken: setting(
+      'FN_ADMIN_TOKEN',
+      string({ rule: 'visible ASCII characters without blanks', pattern: /^[\x21-\x7e]+$/ }),
+      { description: 'Token for x-fn-admin-token.', key: null, secret: true },
+    ),
+    adminTokenFile: file('FN_ADMIN_TOKEN_FILE', 'File that holds the token, instead of FN_ADMIN_TOKEN.'),
+    consoleLoginApi: toggle('FN_CONSOLE_LOGIN_API', false, 'Ask for a session, or the token, everywhere below /_fn.'),
+    consoleLoginUsername: setting(
+      'FN_CONSOLE_LOGIN_USERNAME',
+      string({ rule: 'a text of 1 to 200 characters on one line', maxLength: 200 }),
+      { description: 'Name to log in with.', fallback: 'admin' },
+    ),
+    consoleLoginPasswordHash: setting('FN_CONSOLE_LOGIN_PASSWORD_HASH', passwordHash, {
+      description: 'Hash of the password to log in with.',
+      key: null,
+      secret: true,
+    }),
+    consoleLoginPasswordHashFile: file('FN_CONSOLE_LOGIN_PASSWORD_HASH_FILE', 'File that holds the hash instead.'),
+    consoleSessionTtlSeconds: setting('FN_CONSOLE_SESSION_TTL_S', integer({ min: 60, max: 2_592_000 }), {
+      description: 'How long a login lasts.',
+      fallback: 43_200,
+    }),
+    controlPort: setting('FN_CONTROL_PORT', integer({ min: 0, max: 65_535 }), {
+      description: 'TCP port on which /_fn and /console are served, and only there; 0 takes a free one.',
       flags: '--control-port <number>',
-      field: integer({ min: 0, max: 65_535 }),
-    },
-  ),
-  consoleHosts: option('Control plane', 'Host names, besides loopback and addresses, of a local control-plane call.', {
-    env: 'FN_CONSOLE_HOSTS',
-    field: list(texts.hostRule(), { rule: 'a list of hosts' }),
-    fallback: [],
-  }),
-  consoleLocalCidrs: option('Control plane', 'Addresses, besides loopback, whose callers count as local.', {
-    env: 'FN_CONSOLE_LOCAL_CIDRS',
-    field: list(string({ rule: 'an address or network such as 10.0.0.0/8', parse: parseCidr, maxLength: 60 })),
-    fallback: [],
+    }),
+    consoleHosts: setting('FN_CONSOLE_HOSTS', list(texts.hostRule(), { rule: 'a list of hosts' }), {
+      description: 'Host names, besides loopback and addresses, of a local control-plane call.',
+      fallback: [],
+    }),
+    consoleLocalCidrs: setting('FN_CONSOLE_LOCAL_CIDRS', cidrs, {
+      description: 'Addresses, besides loopback, whose callers count as local.',
+      fallback: [],
+    }),
   }),
 
-  schedulerEnabled: toggle('Scheduler and jobs', 'FN_SCHEDULER_ENABLED', true, 'Run schedules and keep_warm.'),
-  schedulerIntervalSeconds: option('Scheduler and jobs', 'Time between ticks; a smaller value counts as 1.', {
-    env: 'FN_SCHEDULER_INTERVAL',
-    field: toClampedBelow(limits.MIN_SCHEDULER_INTERVAL_SECONDS, 3600),
-    fallback: limits.MIN_SCHEDULER_INTERVAL_SECONDS,
-    unit: SECONDS,
-  }),
-  schedulerPersistEnabled: toggle(
-    'Scheduler and jobs',
-    'FN_SCHEDULER_PERSIST_ENABLED',
-    true,
-    'Keep schedule state on disk.',
-  ),
-  schedulerPersistIntervalSeconds: option('Scheduler and jobs', 'Time between writes of schedule state; clamped.', {
-    env: 'FN_SCHEDULER_PERSIST_INTERVAL',
-    field: number({
-      min: limits.SCHEDULER_PERSIST_SECONDS.min,
-      max: limits.SCHEDULER_PERSIST_SECONDS.max,
-      clamp: true,
+  ...inSection('Scheduler and jobs', {
+    schedulerEnabled: toggle('FN_SCHEDULER_ENABLED', true, 'Run schedules and keep_warm.'),
+    schedulerIntervalSeconds: setting(
+      'FN_SCHEDULER_INTERVAL',
+      clampedBelow(limits.MIN_SCHEDULER_INTERVAL_SECONDS, 3600),
+      {
+        description: 'Time between ticks; a smaller value counts as 1.',
+        fallback: limits.MIN_SCHEDULER_INTERVAL_SECONDS,
+      },
+    ),
+    schedulerPersistEnabled: toggle('FN_SCHEDULER_PERSIST_ENABLED', true, 'Keep schedule state on disk.'),
+    schedulerPersistIntervalSeconds: setting(
+      'FN_SCHEDULER_PERSIST_INTERVAL',
+      number({ min: PERSIST.min, max: PERSIST.max, clamp: true }),
+      {
+        description: 'Time between writes of schedule state; clamped.',
+        fallback: PERSIST.default,
+      },
+    ),
+    schedulerStatePath: file(
+      'FN_SCHEDULER_STATE_PATH',
+      'File of schedule state; default .svc/scheduler-state.json below the functions root.',
+    ),
+    jobsEnabled: toggle('FN_JOBS_ENABLED', true, 'Run jobs.'),
+    jobsMaxConcurrency: setting('FN_JOBS_MAX_CONCURRENCY', integer({ min: 1, max: 1000 }), {
+      description: 'Jobs that run at once.',
+      fallback: limits.DEFAULT_JOBS_MAX_CONCURRENCY,
     }),
-    fallback: limits.SCHEDULER_PERSIST_SECONDS.default,
-    unit: SECONDS,
-  }),
-  schedulerStatePath: file(
-    'Scheduler and jobs',
-    'FN_SCHEDULER_STATE_PATH',
-    'File of schedule state; default .svc/scheduler-state.json below the functions root.',
-  ),
-  jobsEnabled: toggle('Scheduler and jobs', 'FN_JOBS_ENABLED', true, 'Run jobs.'),
-  jobsMaxConcurrency: option('Scheduler and jobs', 'Jobs that run at once.', {
-    env: 'FN_JOBS_MAX_CONCURRENCY',
-    field: integer({ min: 1, max: 1000 }),
-    fallback: limits.DEFAULT_JOBS_MAX_CONCURRENCY,
-  }),
-  jobsMaxResultBytes: option(
-    'Scheduler and jobs',
-    'Bytes of a job result that are kept, 0 for all; the rest is cut off.',
-    {
-      env: 'FN_JOBS_MAX_RESULT_BYTES',
-      field: integer({ min: 0 }),
+    jobsMaxResultBytes: setting('FN_JOBS_MAX_RESULT_BYTES', integer({ min: 0 }), {
+      description: 'Bytes of a job result that are kept, 0 for all; the rest is cut off.',
       fallback: limits.DEFAULT_JOBS_MAX_RESULT_BYTES,
-      unit: 'bytes',
-    },
-  ),
-  jobsCallbackSecret: option('Scheduler and jobs', 'Secret that signs job callbacks (X-Fn-Signature).', {
-    env: 'FN_JOBS_CALLBACK_SECRET',
-    key: null,
-    field: sharedSecret,
-    secret: true,
+    }),
+    jobsCallbackSecret: setting('FN_JOBS_CALLBACK_SECRET', sharedSecret, {
+      description: 'Secret that signs job callbacks (X-Fn-Signature).',
+      key: null,
+      secret: true,
+    }),
+    jobsCallbackSecretFile: file(
+      'FN_JOBS_CALLBACK_SECRET_FILE',
+      'File with that secret, instead of FN_JOBS_CALLBACK_SECRET.',
+    ),
   }),
-  jobsCallbackSecretFile: file(
-    'Scheduler and jobs',
-    'FN_JOBS_CALLBACK_SECRET_FILE',
-    'File with that secret, instead of FN_JOBS_CALLBACK_SECRET.',
-  ),
 }
 
 type Options = typeof SETTING_OPTIONS
@@ -777,30 +655,6 @@ export interface Settings
   runtimesExplicit: boolean
   /** True when the port was given: a busy one is then an error instead of the next free one. */
   portExplicit: boolean
-}
-
-function toCountOrAuto(max: number): Field<number | 'auto'> {
-  const rule = `an integer from 1 to ${max}, or auto`
-  const read = (value: unknown, at: Place): number | 'auto' | undefined => {
-    if (value === 'auto') return value
-    const fits = typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= max
-    return fits ? value : reportWrong(at, rule, value)
-  }
-  const readText = (text: string, at: Place): number | 'auto' | undefined => {
-    const word = text.trim().toLowerCase()
-    if (word === 'auto') return 'auto'
-    const count = /^\d+$/.test(word) ? Number(word) : 0
-    return count >= 1 && count <= max ? count : reportWrong(at, rule, text)
-  }
-  const schema = { anyOf: [{ type: 'integer', minimum: 1, maximum: max }, { enum: ['auto'] }] }
-  return { rule, aliases: [], schema, read, readText }
-}
-
-/** A number that is raised to `min` with a note and refused above `max`: §8 gives a smallest effective value only. */
-function toClampedBelow(min: number, max: number): Field<number> {
-  return mapped(number({ min, clamp: true }), (value, at) => {
-    return value <= max ? value : reportWrong(at, `a number from ${min} to ${max}`, value)
-  })
 }
 
 /** Variables of the nearest existing system that do nothing here, with what to do instead. */

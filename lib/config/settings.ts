@@ -3,19 +3,19 @@
 import { dirname, relative } from 'node:path'
 import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import type { Field } from './fields.ts'
 import {
+  type Field,
   type Finding,
   isProblem,
   keyOf,
   type Place,
-  report,
   reportNoEffect,
+  reportRepeated,
   reportUnknownKey,
   reportWrong,
   toPlace,
   toWarning,
-} from './findings.ts'
+} from './fields.ts'
 import {
   BINARY_ENV,
   ENV_WITHOUT_EFFECT,
@@ -79,7 +79,7 @@ export interface ResolvedSettings {
 type Name = keyof SettingsInput
 const OPTIONS = SETTING_OPTIONS as unknown as Readonly<Record<Name, SettingOption<unknown>>>
 
-/** One place where a value was given. */
+/** One place where a value is given. */
 interface Candidate extends SettingSource {
   at: Place
   value: unknown
@@ -94,33 +94,30 @@ interface Candidate extends SettingSource {
  * come back at once. A wrong value that a stronger source overrides is a warning.
  */
 export function resolveSettings(inputs: SettingInputs): ResolvedSettings {
-  const run = new Resolution(inputs)
-  for (const name of Object.keys(OPTIONS) as Name[]) {
-    if (name !== 'binaries') run.settle(name, run.candidates(name), OPTIONS[name])
-  }
-  run.settleBinaries()
-  run.checkNames()
-  return run.finish()
+  return new Resolution(inputs).run()
 }
 
+/** Options of `createGateway` that are not settings. */
+const HOST_OPTIONS = ['env', 'project', 'cwd', 'clock', 'inspect', 'flags', 'defaults', 'beforeStart']
+
 class Resolution {
-  readonly problems: Problem[] = []
-  readonly warnings: Warning[] = []
-  readonly sources: Record<string, SettingSource> = {}
-  readonly values = new Map<string, unknown>()
-  readonly inputs: SettingInputs
-  readonly fileLabel: string
-  readonly fileDir: string
-  readonly file: Record<string, unknown>
-  readonly options: Record<string, unknown>
+  readonly #problems: Problem[] = []
+  readonly #warnings: Warning[] = []
+  readonly #sources: Record<string, SettingSource> = {}
+  readonly #values = new Map<string, unknown>()
+  readonly #inputs: SettingInputs
+  readonly #fileLabel: string
+  readonly #fileDir: string
+  readonly #file: Record<string, unknown>
+  readonly #options: Record<string, unknown>
 
   constructor(inputs: SettingInputs) {
     const { file, filePath, cwd } = inputs
-    this.inputs = inputs
-    this.fileLabel = inputs.fileLabel ?? (filePath ? relative(cwd, filePath) || filePath : 'fngw.json')
-    this.fileDir = filePath ? dirname(filePath) : cwd
-    this.file = this.#checkHolder(file, toPlace(this.fileLabel, '', []), 'file')
-    this.options = this.#checkHolder(inputs.options, toPlace(null, 'options', []), 'option')
+    this.#inputs = inputs
+    this.#fileLabel = inputs.fileLabel ?? (filePath ? relative(cwd, filePath) || filePath : 'fngw.json')
+    this.#fileDir = filePath ? dirname(filePath) : cwd
+    this.#file = this.#checkHolder(file, toPlace(this.#fileLabel, '', []), 'file')
+    this.#options = this.#checkHolder(inputs.options, toPlace(null, 'options', []), 'option')
   }
 
   /** A file or `options` of another type is a problem and sets nothing. */
@@ -128,139 +125,161 @@ class Resolution {
     if (isObject(holder)) return holder
     if (holder !== undefined && holder !== null) {
       reportWrong(at, 'an object', holder, 'Write { "functions-dir": "functions" }, or functionsRoot in code.')
-      this.#take(at.findings, source, null)
+      this.#take(at.findings, source)
     }
     return {}
   }
 
-  /** Where `name` is given, strongest first. */
-  candidates(name: Name): Candidate[] {
-    const { key, keyAliases } = OPTIONS[name]
-    const found = [...this.#fromCode(name), ...OPTIONS[name].env.flatMap(variable => this.fromEnv(variable, name))]
-    for (const word of key === null ? [] : [key, ...keyAliases]) {
-      if (isGiven(this.file, word)) found.push(this.#fromFile(word, this.file[word]))
+  run(): ResolvedSettings {
+    for (const name of Object.keys(OPTIONS) as Name[]) {
+      if (name !== 'binaries') this.#settle(name, this.#candidates(name), OPTIONS[name])
     }
-    return found
+    this.#settleBinaries()
+    this.#checkNames()
+    const sources = this.#sources
+    const settings: Record<string, unknown> = {}
+    for (const [name, { fallback }] of Object.entries(OPTIONS)) {
+      settings[name] = this.#values.get(name) ?? this.#inputs.defaults?.[name as Name] ?? fallback
+      sources[name] ??= { source: 'default', name: 'default' }
+    }
+    settings.functionsRoot ??= this.#fileDir
+    settings.hotReload ??= settings.production === false
+    settings.runtimesExplicit = sources.runtimes!.source !== 'default'
+    settings.portExplicit = sources.port!.source !== 'default'
+    return {
+      // Complete by construction: `Settings` has the rows of the table, and the four lines above give the rest.
+      settings: settings as unknown as Settings,
+      problems: this.#problems,
+      warnings: this.#warnings,
+      sources,
+      configFile: this.#inputs.filePath ?? null,
+    }
   }
 
-  #fromCode(name: Name): Candidate[] {
-    const { flags = {}, cwd } = this.inputs
-    const found: Candidate[] = []
-    const { secret, flags: spellings } = OPTIONS[name]
-    const add = (source: SourceKind, shown: string, value: unknown) => {
-      found.push({ source, name: shown, at: toPlace(null, shown, [], secret), value, base: cwd })
+  /** Where a setting is given, strongest first. */
+  #candidates(name: Name): Candidate[] {
+    const { flags = {}, cwd } = this.#inputs
+    const { env, key, keyAliases, flags: spellings, secret } = OPTIONS[name]
+    const inCode = (source: SourceKind, shown: string, value: unknown): Candidate => {
+      return { source, name: shown, at: toPlace(null, shown, [], secret), value, base: cwd }
     }
-    if (isGiven(this.options, name)) add('option', `options.${name}`, this.options[name])
-    if (isGiven(flags, name)) add('flag', spellings[0]?.split(' ')[0] ?? `--${name}`, flags[name])
-    return found
-  }
-
-  fromEnv(variable: string, name: Name): Candidate[] {
-    const { env = {}, envFiles = {}, cwd } = this.inputs
-    const value = Object.hasOwn(env, variable) ? env[variable] : undefined
-    // `FN_PORT=` is how a shell or a compose file says that it sets nothing.
-    if (value === undefined || value.trim() === '') return []
-    const path = Object.hasOwn(envFiles, variable) ? envFiles[variable]! : null
-    const label = path === null ? null : relative(cwd, path)
-    const at = toPlace(label, variable, [], OPTIONS[name].secret)
-    const shown = label === null ? variable : `${label}: ${variable}`
-    const { envFields } = OPTIONS[name]
-    return [
-      { source: 'env', name: shown, at, value, base: path === null ? cwd : dirname(path), field: envFields[variable] },
+    const inFile = (word: string): Candidate => {
+      const shown = `${this.#fileLabel}: ${word}`
+      const at = toPlace(this.#fileLabel, word, [])
+      return { source: 'file', name: shown, at, value: ownValue(this.#file, word), base: this.#fileDir }
+    }
+    const candidates = [
+      inCode('option', `options.${name}`, ownValue(this.#options, name)),
+      inCode('flag', spellings[0]?.split(' ')[0] ?? `--${name}`, ownValue(flags, name)),
+      ...env.map(variable => this.#fromEnv(variable, name)),
+      ...(key === null ? [] : [key, ...keyAliases]).map(inFile),
     ]
+    return candidates.filter(isGiven)
   }
 
-  #fromFile(key: string, value: unknown): Candidate {
-    const at = toPlace(this.fileLabel, key, [])
-    return { source: 'file', name: `${this.fileLabel}: ${key}`, at, value, base: this.fileDir }
+  #fromEnv(variable: string, name: Name): Candidate {
+    const { env = {}, envFiles = {}, cwd } = this.#inputs
+    const { envFields, secret } = OPTIONS[name]
+    const text = ownValue(env, variable)
+    const path = ownValue(envFiles, variable) ?? null
+    const label = path === null ? null : relative(cwd, path)
+    return {
+      source: 'env',
+      name: label === null ? variable : `${label}: ${variable}`,
+      at: toPlace(label, variable, [], secret),
+      // `FN_PORT=` is how a shell or a compose file sets nothing.
+      value: text?.trim() === '' ? undefined : text,
+      base: path === null ? cwd : dirname(path),
+      field: envFields[variable],
+    }
   }
 
   /** Reads every candidate, keeps the first, and notes what is wrong with any. */
-  settle(name: string, candidates: readonly Candidate[], option: Reader): void {
+  #settle(name: string, candidates: readonly Candidate[], { field, locate }: Reader): void {
     const used = candidates[0]
     for (const candidate of candidates) {
-      const { at, value, base } = candidate
-      const given = readCandidate(candidate.field ?? option.field, candidate)
-      this.#take(at.findings, candidate.source, candidate === used ? null : used!.name)
-      if (candidate === used && given !== undefined && !at.findings.some(isProblem)) {
-        this.values.set(name, option.locate ? option.locate(given, base) : given)
-        this.sources[name] = { source: candidate.source, name: candidate.name }
-      } else if (candidate !== used && used?.source === 'env' && candidate.source === 'env' && value !== used.value) {
-        const findings: Finding[] = []
-        const place = toPlace(at.file, at.name, findings)
-        report(place, 'CONFIG_REPEATED', `is not used, because ${used.name} is given`, 'Keep one of them.')
-        this.#take(findings, 'env', null)
+      const { at, source, value, base } = candidate
+      const given = readCandidate(candidate.field ?? field, candidate)
+      const isUsed = candidate === used
+      this.#take(at.findings, source, isUsed ? null : used!.name)
+      if (isUsed && given !== undefined && !at.findings.some(isProblem)) {
+        this.#values.set(name, locate ? locate(given, base) : given)
+        this.#sources[name] = { source, name: candidate.name }
+      } else if (!isUsed && used?.source === 'env' && source === 'env' && value !== used.value) {
+        const place = toPlace(at.file, at.name, [])
+        reportRepeated(place, `is not used, because ${used.name} is given`)
+        this.#take(place.findings, 'env')
       }
     }
   }
 
   /** Programs are settled tool by tool, so that a variable for one does not hide the file's others. */
-  settleBinaries(): void {
-    const { field } = SETTING_OPTIONS.binaries
-    const maps = this.candidates('binaries').map(candidate => {
-      const map = readCandidate(field, candidate)
-      this.#take(candidate.at.findings, candidate.source, null)
+  #settleBinaries(): void {
+    const maps = this.#candidates('binaries').map(candidate => {
+      const map = readCandidate(SETTING_OPTIONS.binaries.field, candidate)
+      this.#take(candidate.at.findings, candidate.source)
       return { candidate, map: map ?? {} }
     })
     const binaries: Record<string, string> = {}
     for (const [tool, variable] of Object.entries(BINARY_ENV)) {
-      const toCandidate = ({ candidate, map }: (typeof maps)[number]): Candidate[] => {
-        const name = `${candidate.name}.${tool}`
-        return map[tool] === undefined
-          ? []
-          : [{ ...candidate, name, at: { ...keyOf(candidate.at, tool), findings: [] }, value: map[tool] }]
-      }
-      const strong = maps.filter(({ candidate }) => candidate.source === 'option').flatMap(toCandidate)
-      const weak = maps.filter(({ candidate }) => candidate.source !== 'option').flatMap(toCandidate)
-      this.settle(`binaries.${tool}`, [...strong, ...this.fromEnv(variable, 'binaries'), ...weak], {
-        field: PROGRAM,
-        locate: toFullProgram,
+      const given = maps.map(({ candidate, map }): Candidate => {
+        const at = { ...keyOf(candidate.at, tool), findings: [] }
+        return { ...candidate, name: `${candidate.name}.${tool}`, at, value: map[tool] }
       })
-      const program = this.values.get(`binaries.${tool}`)
+      const options = given.filter(({ source }) => source === 'option')
+      const others = given.filter(({ source }) => source !== 'option')
+      const candidates = [...options, this.#fromEnv(variable, 'binaries'), ...others].filter(isGiven)
+      this.#settle(`binaries.${tool}`, candidates, { field: PROGRAM, locate: toFullProgram })
+      const program = this.#values.get(`binaries.${tool}`)
       if (typeof program === 'string') binaries[tool] = program
     }
-    this.values.set('binaries', binaries)
-    this.sources.binaries ??= { source: 'default', name: 'default' }
+    this.#values.set('binaries', binaries)
   }
 
-  /** Names that nothing reads. */
-  checkNames(): void {
-    this.#take(checkOptionNames(this.options), 'option', null)
-    this.#take(checkVariableNames(this.inputs), 'env', null)
-    this.#take(checkFileKeys(this.file, this.fileLabel), 'file', null)
-  }
-
-  /** Files findings under problems or warnings. `overriddenBy`: the name of the stronger source that made them harmless. */
-  #take(findings: readonly Finding[], source: SourceKind, overriddenBy: string | null): void {
-    for (const finding of findings) {
-      if (isProblem(finding) && overriddenBy === null) this.problems.push({ ...finding, source })
-      else if (overriddenBy === null) this.warnings.push(toWarning(finding))
-      else {
-        const message = `${finding.message}; not used, because ${overriddenBy} is given`
-        this.warnings.push(toWarning({ ...finding, message }))
+  /** Notes names that nothing reads: a typo would otherwise be a silent default. */
+  #checkNames(): void {
+    const { env = {}, envFiles = {}, cwd } = this.#inputs
+    const rows = Object.values(OPTIONS)
+    const variables = new Set([...rows.flatMap(row => row.env), ...Object.values(BINARY_ENV)])
+    const keys = rows.flatMap(row => (row.key === null ? [] : [row.key, ...row.keyAliases]))
+    const ofOptions: Finding[] = []
+    for (const name of Object.keys(this.#options)) {
+      if (Object.hasOwn(OPTIONS, name)) continue
+      // A problem, because the programmer sees it at once.
+      const at = toPlace(null, `options.${name}`, ofOptions)
+      reportUnknownKey(at, name, [...Object.keys(OPTIONS), ...HOST_OPTIONS], 'option', true)
+    }
+    const ofEnv: Finding[] = []
+    for (const variable of Object.keys(env).sort()) {
+      // Of all variables only those that begin with `FN_` are meant for the gateway.
+      if (!variable.startsWith('FN_') || variables.has(variable) || env[variable] === undefined) continue
+      const path = ownValue(envFiles, variable)
+      const at = toPlace(path === undefined ? null : relative(cwd, path), variable, ofEnv)
+      const why = ownValue(ENV_WITHOUT_EFFECT, variable)
+      if (why === undefined) reportUnknownKey(at, variable, variables, 'variable')
+      else reportNoEffect(at, why)
+    }
+    const ofFile: Finding[] = []
+    for (const key of Object.keys(this.#file)) {
+      // A newer version may know the key: it is no problem.
+      if (key !== '$schema' && !keys.includes(key)) {
+        reportUnknownKey(keyOf(toPlace(this.#fileLabel, '', ofFile), key), key, keys)
       }
     }
+    this.#take(ofOptions, 'option')
+    this.#take(ofEnv, 'env')
+    this.#take(ofFile, 'file')
   }
 
-  finish(): ResolvedSettings {
-    const { sources, inputs } = this
-    const settings: Record<string, unknown> = {}
-    for (const [name, row] of Object.entries(OPTIONS)) {
-      settings[name] = this.values.get(name) ?? inputs.defaults?.[name as Name] ?? row.fallback
-      sources[name] ??= { source: 'default', name: 'default' }
-    }
-    settings.functionsRoot ??= this.fileDir
-    settings.hotReload ??= settings.production === false
-    settings.runtimesExplicit = sources.runtimes!.source !== 'default'
-    settings.portExplicit = sources.port!.source !== 'default'
-    // Complete by construction: `Settings` has the rows of the table, and the four lines above give the rest.
-    const { problems, warnings } = this
-    return {
-      settings: settings as unknown as Settings,
-      problems,
-      warnings,
-      sources,
-      configFile: inputs.filePath ?? null,
+  /** @param overriddenBy - name of the stronger source that made problems harmless */
+  #take(findings: readonly Finding[], source: SourceKind, overriddenBy: string | null = null): void {
+    for (const finding of findings) {
+      if (isProblem(finding) && overriddenBy === null) this.#problems.push({ ...finding, source })
+      else if (overriddenBy === null) this.#warnings.push(toWarning(finding))
+      else {
+        const message = `${finding.message}; not used, because ${overriddenBy} is given`
+        this.#warnings.push(toWarning({ ...finding, message }))
+      }
     }
   }
 }
@@ -277,57 +296,10 @@ function readCandidate<T>(field: Field<T>, { source, value, at }: Candidate): T 
   return isText ? field.readText(value, at) : field.read(value, at)
 }
 
-function isGiven(holder: Readonly<Record<string, unknown>>, name: string): boolean {
-  const value = Object.hasOwn(holder, name) ? holder[name] : undefined
+function isGiven({ value }: Candidate): boolean {
   return value !== undefined && value !== null
 }
 
-// Unknown names of settings: a typo would otherwise be a silent default.
-
-/** Options of `createGateway` that are no settings. */
-const HOST_OPTIONS = ['env', 'project', 'cwd', 'clock', 'inspect', 'flags', 'defaults', 'beforeStart']
-const ROWS = Object.values(SETTING_OPTIONS)
-
-interface GivenVariables {
-  env?: Readonly<Record<string, string | undefined>>
-  /** Variables that come from an env file, with its full path. */
-  envFiles?: Readonly<Record<string, string>>
-  cwd: string
-}
-
-/** Of all variables only those that begin with `FN_` are meant for the gateway. */
-function checkVariableNames({ env = {}, envFiles = {}, cwd }: GivenVariables): Finding[] {
-  const findings: Finding[] = []
-  const known = new Set([...ROWS.flatMap(row => [...row.env]), ...Object.values(BINARY_ENV)])
-  for (const variable of Object.keys(env).sort()) {
-    if (!variable.startsWith('FN_') || known.has(variable) || env[variable] === undefined) continue
-    const file = Object.hasOwn(envFiles, variable) ? relative(cwd, envFiles[variable]!) : null
-    const at = toPlace(file, variable, findings)
-    const why = Object.hasOwn(ENV_WITHOUT_EFFECT, variable) ? ENV_WITHOUT_EFFECT[variable] : undefined
-    if (why === undefined) reportUnknownKey(at, variable, known, 'variable')
-    else reportNoEffect(at, why)
-  }
-  return findings
-}
-
-/** Keys of the project file; a newer version may know them, so none is a problem. */
-function checkFileKeys(file: Readonly<Record<string, unknown>>, fileLabel: string): Finding[] {
-  const findings: Finding[] = []
-  const known = ROWS.flatMap(row => (row.key === null ? [] : [row.key, ...row.keyAliases]))
-  for (const key of Object.keys(file)) {
-    if (key === '$schema' || known.includes(key)) continue
-    reportUnknownKey(keyOf(toPlace(fileLabel, '', findings), key), key, known)
-  }
-  return findings
-}
-
-/** Options in code: an unknown one is a problem, because the programmer sees it at once. */
-function checkOptionNames(options: Readonly<Record<string, unknown>>): Finding[] {
-  const findings: Finding[] = []
-  const known = [...Object.keys(SETTING_OPTIONS), ...HOST_OPTIONS]
-  for (const name of Object.keys(options)) {
-    if (Object.hasOwn(SETTING_OPTIONS, name)) continue
-    reportUnknownKey(toPlace(null, `options.${name}`, findings), name, known, 'option', true)
-  }
-  return findings
+function ownValue<T>(holder: Readonly<Record<string, T>>, name: string): T | undefined {
+  return Object.hasOwn(holder, name) ? holder[name] : undefined
 }

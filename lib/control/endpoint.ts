@@ -4,8 +4,7 @@
  */
 
 import { isUtf8 } from 'node:buffer'
-import type { Field } from '../config/fields.ts'
-import { type Finding, nearest, showText, showValue, toPlace } from '../config/findings.ts'
+import { type Field, type Finding, nearest, showText, showValue, toPlace } from '../config/fields.ts'
 import { parseJsonText } from '../config/json-text.ts'
 import type { Settings, SettingSource } from '../config/settings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'

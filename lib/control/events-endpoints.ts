@@ -1,7 +1,6 @@
 /** `GET /_fn/events`: a stream of what happens in the gateway. Owner: page observe/event-feed. */
 
-import { mapped, string } from '../config/fields.ts'
-import { reportWrong } from '../config/findings.ts'
+import { mapped, reportWrong, string } from '../config/fields.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { EventFeed, Following } from '../observe/event-feed.ts'

@@ -345,7 +345,7 @@ export function toFileWarnings(fn: FunctionVersion, state: GatewayState): string
 export function toEnvRecord(fn: FunctionVersion, files: SourceFiles, details: boolean): JsonObject {
   const { bytes, label } = files.read(toEnvPath(fn), MAX_CONFIG_FILE_BYTES)
   const declared: [string, EnvValue][] = []
-  for (const [key, value] of Object.entries(bytes === null ? {} : parseFunctionEnv(bytes, label).env))
+  for (const [key, value] of Object.entries(bytes === null ? {} : parseFunctionEnv(bytes, label).value.env))
     if (value !== null) declared.push([key, value])
   const masked = maskEnv(Object.fromEntries(declared))
   if (!details) for (const entry of Object.values(masked)) entry.value = HIDDEN

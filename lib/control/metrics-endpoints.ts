@@ -1,8 +1,7 @@
 /** `GET /_fn/metrics`: for Prometheus and compatible tools, and as the console draws it. Owner: page observe/metrics. */
 
 import { setImmediate } from 'node:timers/promises'
-import { oneOf, string } from '../config/fields.ts'
-import { showText } from '../config/findings.ts'
+import { oneOf, showText, string } from '../config/fields.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { countOpenFiles, readDescriptorLimit } from '../core/host.ts'

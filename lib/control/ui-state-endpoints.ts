@@ -1,6 +1,6 @@
 /** `/_fn/ui-state`: the access switches of the console, and its store. Owner: §4.2, page control/ui-state. */
 
-import { showValue } from '../config/findings.ts'
+import { showValue } from '../config/fields.ts'
 import { parseJsonText } from '../config/json-text.ts'
 import { badRequest, GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'

@@ -7,11 +7,10 @@ import type { Warning } from '../core/errors.ts'
 import { isMethod, isRuntimeName } from '../core/identity.ts'
 import { pathWarning } from './disk.ts'
 import { ConfigReader, type DiscoverOptions, FolderFacts } from './folder.ts'
-import { FunctionMaker, type Revisions, type Settled, settleKeys } from './functions.ts'
-import { addHandlers } from './handlers.ts'
-import { nameSome } from './layouts.ts'
+import { Contribution, FunctionMaker, type Revisions, type Settled, settleKeys } from './functions.ts'
+import { FOLDER_STEMS, nameSome } from './layouts.ts'
 import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
-import { type Context, Contribution, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
+import { type Context, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
 
 export type { DiscoverOptions } from './folder.ts'
 
@@ -69,11 +68,13 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
       const part = walk.root(snapshot.root, maker)
       const settled = settleKeys(part, revisions, maker, last?.settled)
       const { functions, claims, warnings } = settled
+      const byKey = new Map<string, FunctionVersion>()
+      for (const fn of functions) byKey.set(fn.key, fn)
       const assets = findAssets(snapshot, configs, warnings)
       const ignored = withoutHandlers(part.ignored, functions)
       const discovery: Discovery = {
         functions,
-        byKey: toByKey(functions),
+        byKey,
         claims,
         homes: part.homes,
         assets,
@@ -125,7 +126,7 @@ class Walk {
     const context = above === null ? surroundings : above.enter(node, outcome)
     if (context !== null) {
       const visit = new Visit(node, context, this.#facts, outcome)
-      addHandlers(visit, maker)
+      visit.addHandlers(maker)
       const inside = node.dirs.length === 0 ? null : this.#surroundingsIn(visit)
       for (const dir of node.dirs) outcome.add(this.#outcomeOf(dir, inside!, maker, visit))
     }
@@ -142,12 +143,6 @@ class Walk {
     this.#surroundings.set(visit.node, surroundings)
     return surroundings
   }
-}
-
-function toByKey(functions: readonly FunctionVersion[]): ReadonlyMap<string, FunctionVersion> {
-  const byKey = new Map<string, FunctionVersion>()
-  for (const fn of functions) byKey.set(fn.key, fn)
-  return byKey
 }
 
 /** A file that publishes nothing by its name may be a handler because a config names it. */
@@ -204,8 +199,6 @@ export function explainIgnored(discovery: Pick<Discovery, 'ignored' | 'warnings'
   }
 }
 
-const FOLDER_WORDS = new Set(['index', 'handler', 'main'])
-
 /** True when a file, or what a folder could hold, might stand for the path. */
 function couldMean(path: string, wanted: readonly string[]): boolean {
   // The name of the file itself may be asked for, with or without its extension.
@@ -220,7 +213,7 @@ function couldMean(path: string, wanted: readonly string[]): boolean {
   const folderWords = names.flatMap(toWords)
   if (!isFile) return startsWith(wanted, [...folderWords, ...toWords(last)])
   const words = [...folderWords, ...toWords(last.slice(0, dot))]
-  const short = FOLDER_WORDS.has(words.at(-1) ?? '') ? words.slice(0, -1) : words
+  const short = FOLDER_STEMS.has(words.at(-1) ?? '') ? words.slice(0, -1) : words
   return [words, short, withoutRuntime(short)].some(text => isSame(wanted, text))
 }
 

@@ -1,13 +1,7 @@
-/** Paths, access to the disk, and the warnings for its errors. Owner: §2.2, page discovery/layouts. */
+/** Paths, access to the disk, and the warnings about them. Owner: §2.2, page discovery/layouts. */
 
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import { orNull, type Warning } from '../core/errors.ts'
-import { MAX_CONFIG_FILE_BYTES } from '../core/limits.ts'
-
-/** Folders of one tree that are read; the rest is skipped with a warning. */
-export const MAX_TREE_FOLDERS = 100_000
-/** Entries of one folder from which on a warning says that it slows every reload. */
-export const LARGE_FOLDER_ENTRIES = 10_000
 
 export interface DiskEntry {
   name: string
@@ -32,16 +26,6 @@ export interface Disk {
   stat: (path: string) => DiskStat
   readFile: (path: string) => Uint8Array
   realpath: (path: string) => string
-}
-
-/** Remembers when folders changed last, to detect later changes. */
-export interface ListingTimes {
-  /** Asked before a folder is listed, by its full path; null when its times would show nothing. */
-  look(path: string): object | null
-  /** The folder as it was listed then, and its times; null when they are not sufficient. */
-  keep(folder: object, times: object | null): void
-  /** Another object for the same listing. */
-  carry(from: object, to: object): void
 }
 
 export const NODE_DISK: Disk = {
@@ -85,17 +69,13 @@ export function folderWarning(path: string, error: unknown): Warning {
   return pathWarning('UNREADABLE_FOLDER', path, `cannot be read: ${reasonOf(error)}`, hint)
 }
 
-/** null when the file is simply gone since the folder was listed. */
+/** null when the file was deleted since the folder was listed. */
 export function fileWarning(path: string, isLink: boolean, error: unknown): Warning | null {
   const code = codeOf(error)
   if (code === 'ENOENT' && !isLink) return null
   if (code === 'ENOENT') {
-    return pathWarning(
-      'DANGLING_SYMLINK',
-      path,
-      'is a broken link: its target does not exist',
-      'Fix the link, or delete it.',
-    )
+    const text = 'is a broken link: its target does not exist'
+    return pathWarning('DANGLING_SYMLINK', path, text, 'Fix the link, or delete it.')
   }
   if (code === 'ELOOP') return loopWarning(path)
   if (code === 'NOT_OF_FUNCTION') {
@@ -105,43 +85,8 @@ export function fileWarning(path: string, isLink: boolean, error: unknown): Warn
   return pathWarning('UNREADABLE_FILE', path, `cannot be read: ${reasonOf(error)}`, 'Check the rights of the file.')
 }
 
-export function notFileWarning(path: string): Warning {
-  return pathWarning('UNREADABLE_FILE', path, 'cannot be read: it is a folder', 'Replace the folder by a file.')
-}
-
 export function loopWarning(path: string): Warning {
   return pathWarning('SYMLINK_LOOP', path, 'leads back to a folder above it and is not followed', 'Delete the link.')
-}
-
-export function specialWarning(path: string): Warning {
-  const hint = 'Keep pipes, sockets and devices outside the functions root.'
-  return pathWarning('SPECIAL_FILE', path, 'is neither a file nor a folder and is not read', hint)
-}
-
-export function largeFolderWarning(path: string, count: number): Warning {
-  const hint = 'Move data out of the functions root, or spread the files over folders.'
-  const text = `has ${count} entries; reloads are slow from ${LARGE_FOLDER_ENTRIES} entries on`
-  return pathWarning('LARGE_FOLDER', path, text, hint)
-}
-
-export function largeConfigWarning(path: string, size: number): Warning {
-  const text = `is not read: it has ${size} bytes, at most ${MAX_CONFIG_FILE_BYTES} are allowed`
-  return pathWarning('CONFIG_NOT_JSON', path, text, 'Make the file smaller.')
-}
-
-export function notUtf8Warning(path: string): Warning {
-  return pathWarning('CONFIG_NOT_JSON', path, 'is not JSON: the file is not UTF-8 text', 'Save the file as UTF-8.')
-}
-
-export function shortageWarning(error: unknown): Warning {
-  const text = `cannot be read now: ${reasonOf(error)}; the previous catalog stays in force`
-  const hint = 'fngw retries every second. Raise the limit of open files (ulimit -n), or free memory.'
-  return pathWarning('TREE_NOT_READ', '', text, hint)
-}
-
-export function largeTreeWarning(path: string): Warning {
-  const text = `and the folders after it are not read: the tree has more than ${MAX_TREE_FOLDERS} folders`
-  return pathWarning('TREE_TOO_LARGE', path, text, 'Move data out of the functions root.')
 }
 
 /** The stamp of a file that does not exist or cannot be inspected. */
@@ -151,6 +96,12 @@ export const GONE = 'gone'
 export function diskStamp(fullPath: string): string {
   const stats = orNull(() => statSync(fullPath))
   return stats === null ? GONE : `${stats.size}|${stats.mtimeMs}`
+}
+
+/** Device and inode of a folder, also through a link; empty when there is none. */
+export function folderId(fullPath: string): string {
+  const stats = orNull(() => statSync(fullPath))
+  return stats?.isDirectory() ? `${stats.dev}:${stats.ino}` : ''
 }
 
 const REASONS: ReadonlyMap<string, string> = new Map([
@@ -191,12 +142,7 @@ export function below(folder: string, path: string): string {
   return folder.endsWith('/') ? folder + path : `${folder}/${path}`
 }
 
-/** True when a link to `target` would lead back: to one of the folders on the way to it, or to one that holds them. */
-export function leadsBack(target: string, wayToIt: readonly string[]): boolean {
-  return wayToIt.some(folder => folder === target || isBelow(folder, target))
-}
-
-/** True when `path` is below `folder`. */
-function isBelow(path: string, folder: string): boolean {
-  return path.startsWith(folder === '/' ? folder : `${folder}/`)
+/** True when `path` is `folder` or below it; both are full, or below the root. */
+export function isWithin(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder === '/' ? folder : `${folder}/`)
 }

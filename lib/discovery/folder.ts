@@ -1,27 +1,28 @@
-/** Facts about each folder by itself: its config files, its handlers and helpers. Owner: §2.2, §2.3, §2.7, page discovery/layouts. */
+/** What is known of each folder by itself: its config files, its handlers and helpers. Owner: §2.2, §2.3, §2.7, page discovery/layouts. */
 
-import { type DeclaredEnv, mergeDeclared, parseDotenv, parseFunctionEnv, toDeclared } from '../config/function-env.ts'
-import { type Finding, isProblem, toWarnings } from '../config/findings.ts'
-import { closedConfig, type FunctionConfig, parseFunctionConfig } from '../config/function-config.ts'
-import type { PolicyDefaults } from '../config/policy-layers.ts'
-import { parseRoutesFile, type RouteEntry } from '../config/routes-file.ts'
-import type { IgnoredPath } from '../core/catalog.ts'
-import type { Warning } from '../core/errors.ts'
-import { type Method, METHODS, type RuntimeName } from '../core/identity.ts'
-import { pathWarning, toChild } from './disk.ts'
-import { type Choice, chooseEntries, chooseRoutes } from './entry-file.ts'
-import { type BadFile, CONFIG_FILES, parseFileName, type RouteFile } from './file-name.ts'
-import { sourcesBelow } from './functions.ts'
+import { isProblem, type Parsed } from '../config/fields.ts'
 import {
-  type FolderKind,
-  isScriptFolder,
-  kindOf,
-  privateReason,
-  SERVE_ANYWAY,
-  toOffReason,
-  usualRole,
-} from './layouts.ts'
-import type { ConfigKind, ConfigText, DirNode, FileEntry, SnapshotOptions } from './snapshot.ts'
+  type FunctionConfig,
+  parseFunctionConfig,
+  parseRoutesFile,
+  type PolicyDefaults,
+  type RouteEntry,
+} from '../config/function-config.ts'
+import { type DeclaredEnv, mergeDeclared, parseFunctionDotenv, parseFunctionEnv } from '../config/function-env.ts'
+import type { Warning } from '../core/errors.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import { pathWarning, toChild } from './disk.ts'
+import { type FolderFiles, type FolderView, sameView, sortFiles } from './entry-file.ts'
+import { sourcesBelow } from './functions.ts'
+import { CONFIG_FILES, isScriptFolder, privateReason } from './layouts.ts'
+import {
+  type ConfigKind,
+  type ConfigText,
+  type DirNode,
+  type FileEntry,
+  NO_TEXTS,
+  type SnapshotOptions,
+} from './snapshot.ts'
 
 export interface DiscoverOptions {
   /** Enabled runtimes; files of others are ignored. */
@@ -33,7 +34,8 @@ export interface DiscoverOptions {
   defaults: PolicyDefaults
 }
 
-interface Helper {
+/** A file that functions may load, and its folder. */
+export interface Helper {
   folder: string
   file: FileEntry
 }
@@ -121,224 +123,6 @@ export class FolderFacts {
   }
 }
 
-/** Where a folder stands. */
-export interface FolderView {
-  /** The runtime whose group the folder is in. */
-  group: RuntimeName | null
-  /** A folder above it is one function, so only explicit files are public. */
-  isInsideFunction: boolean
-}
-
-export function sameView(a: FolderView, b: FolderView): boolean {
-  return a.group === b.group && a.isInsideFunction === b.isInsideFunction
-}
-
-interface FileRoute {
-  file: RouteFile
-  methods: readonly Method[]
-}
-
-export interface FolderFiles {
-  kind: FolderKind
-  /** The file that stands for the folder, or one of each language; none when `entrypoint` names another. */
-  entries: readonly RouteFile[]
-  /** Methods that prefixed files of the folder take from a default entry file; an explicit `entrypoint` keeps all of its methods. */
-  takenMethods: ReadonlySet<Method>
-  /** The other public files, for each route one of each language. */
-  routes: readonly FileRoute[]
-  /** Source files that functions may load. */
-  helpers: readonly FileEntry[]
-  ignored: readonly IgnoredPath[]
-  warnings: readonly Warning[]
-}
-
-const NO_METHODS: ReadonlySet<Method> = new Set()
-const GET_ALONE: readonly Method[] = ['GET']
-
-/** Sorts the files of a folder that is read and not private. */
-export function sortFiles(
-  node: DirNode,
-  config: FunctionConfig | null,
-  view: FolderView,
-  enabled: ReadonlySet<RuntimeName>,
-): FolderFiles {
-  return new Sorter(node, config, view, enabled).sort()
-}
-
-class Sorter {
-  readonly #node: DirNode
-  readonly #config: FunctionConfig | null
-  readonly #view: FolderView
-  readonly #enabled: ReadonlySet<RuntimeName>
-  readonly #ignored: IgnoredPath[] = []
-  readonly #warnings: Warning[] = []
-  readonly #bad: BadFile[] = []
-  /** Files that would be routes by their names alone. */
-  readonly #noHandlers: IgnoredPath[] = []
-  readonly #handlers = new Set<string>()
-  /** `handler.*`, `main.*` and `index.*` of every language, also of one that is not enabled here. */
-  readonly #canonical: string[] = []
-  /** Names of source files that no function loads. */
-  readonly #inert = new Set<string>()
-
-  constructor(node: DirNode, config: FunctionConfig | null, view: FolderView, enabled: ReadonlySet<RuntimeName>) {
-    this.#node = node
-    this.#config = config
-    this.#view = view
-    this.#enabled = enabled
-  }
-
-  sort(): FolderFiles {
-    const files = this.#routeFiles()
-    const kind = this.#kind(files)
-    const entries = this.#entries(files)
-    const isPrivateHere = this.#view.isInsideFunction || kind === 'function'
-    for (const bad of this.#bad) {
-      // A private helper may be called anything.
-      const isPrivate = isPrivateHere && bad.code === 'UNSUPPORTED_NAME'
-      if (!isPrivate) this.#warn(bad.code, bad.fileName, bad.message, bad.hint)
-    }
-    const visible = files.filter(file => !file.isFolderFile && (file.isExplicit || !isPrivateHere))
-    for (const file of files) {
-      if (!file.isFolderFile && !visible.includes(file)) this.#ignore(file.fileName, this.#privateReason(kind))
-    }
-    for (const ignored of this.#noHandlers)
-      this.#ignored.push(isPrivateHere ? { path: ignored.path, reason: this.#privateReason(kind) } : ignored)
-    const routes = this.#routes(visible)
-    const takenMethods = this.#config?.entrypoint === undefined ? takenFrom(routes, '') : NO_METHODS
-    const helpers = this.#node.files.filter(({ name }) => !this.#handlers.has(name) && !this.#inert.has(name))
-    return { kind, entries, takenMethods, routes, helpers, ignored: this.#ignored, warnings: this.#warnings }
-  }
-
-  /** Source files of enabled runtimes whose names are routes. */
-  #routeFiles(): RouteFile[] {
-    const found: RouteFile[] = []
-    const { group } = this.#view
-    const { handler, adapter } = this.#config?.invoke ?? {}
-    const namesCallable = handler !== undefined || adapter !== undefined
-    for (const { name, hasNoCallable } of this.#node.files) {
-      const parsed = parseFileName(name)
-      if (parsed.kind === 'route' && parsed.isFolderFile) this.#canonical.push(name)
-      if (parsed.kind === 'other') this.#inert.add(name)
-      else if (!this.#enabled.has(parsed.runtime)) {
-        this.#inert.add(name)
-        this.#ignore(name, parsed.kind === 'private' ? parsed.reason : toOffReason(parsed.runtime))
-      } else if (parsed.kind === 'private') {
-        if (parsed.isInert) this.#inert.add(name)
-        if (parsed.isTest)
-          this.#noHandlers.push({ path: toChild(this.#node.path, name), reason: parsed.reason, kind: 'test' })
-        else this.#ignore(name, parsed.reason)
-      } else if (parsed.kind === 'bad') {
-        this.#ignore(name, parsed.message)
-        this.#bad.push(parsed)
-      } else if (hasNoCallable === true && !namesCallable) {
-        if (usualRole(this.#node.path, name) === 'script') this.#inert.add(name)
-        const ignored = { path: toChild(this.#node.path, name), reason: `defines no handler; ${SERVE_ANYWAY}` }
-        ;(parsed.isFolderFile ? this.#ignored : this.#noHandlers).push(ignored)
-      } else if (group === null || parsed.runtime === (this.#config?.runtime ?? group)) found.push(parsed)
-      else this.#ignore(name, `below the folder ${group} only ${group} files are handlers`)
-    }
-    for (const name of this.#node.otherFiles) {
-      const parsed = parseFileName(name)
-      if (parsed.kind === 'other' && parsed.reason !== null) this.#ignore(name, parsed.reason)
-    }
-    return found
-  }
-
-  #kind(files: readonly RouteFile[]): FolderKind {
-    const { name, path } = this.#node
-    return kindOf({
-      isRoot: path === '',
-      isTopLevel: path !== '' && !path.includes('/'),
-      name,
-      hasIdentity: this.#config?.identity ?? false,
-      canonical: this.#canonical,
-      hasRouteFile: files.length > 0,
-      enabled: this.#enabled,
-    })
-  }
-
-  #entries(files: readonly RouteFile[]): RouteFile[] {
-    const folderFiles = files.filter(file => file.isFolderFile)
-    if (this.#config?.entrypoint !== undefined) {
-      for (const { fileName } of folderFiles) this.#ignore(fileName, `entrypoint is ${this.#config.entrypoint}`)
-      return []
-    }
-    const runtime = this.#config?.runtime
-    const wanted = folderFiles.filter(file => runtime === undefined || file.runtime === runtime)
-    for (const file of folderFiles) {
-      if (!wanted.includes(file)) this.#ignore(file.fileName, `fn.config.json sets the runtime ${runtime}`)
-    }
-    const choices = chooseEntries(wanted)
-    const hint = 'Delete them, or name one in "entrypoint".'
-    for (const choice of choices) this.#settle(choice, 'DUPLICATE_ENTRY', 'is the handler of its folder', hint)
-    return choices.map(({ chosen }) => chosen)
-  }
-
-  #routes(visible: readonly RouteFile[]): FileRoute[] {
-    const groups = new Map<string, RouteFile[]>()
-    for (const file of visible) {
-      const key = `${file.method ?? ''} ${file.path}`
-      groups.set(key, [...(groups.get(key) ?? []), file])
-    }
-    const routes: FileRoute[] = []
-    for (const group of groups.values()) {
-      for (const choice of chooseRoutes(group)) {
-        this.#settle(choice, 'DUPLICATE_ROUTE', 'answers its route', 'Delete them, or rename them.')
-        const { method } = choice.chosen
-        // The methods that an unusable config would list are unknown: it refuses calls by all of them.
-        const defaults = this.#config?.problem === undefined ? GET_ALONE : METHODS
-        const methods = method === null ? (this.#config?.invoke.methods ?? defaults) : [method]
-        routes.push({ file: choice.chosen, methods })
-      }
-    }
-    return routes.flatMap(route => this.#withoutTaken(route, routes))
-  }
-
-  /** In one language a method prefix is more exact than none: `get.users.js` answers GET, `users.js` what is left. */
-  #withoutTaken(route: FileRoute, all: readonly FileRoute[]): FileRoute[] {
-    if (route.file.method !== null) return [route]
-    const { runtime } = route.file
-    const taken = takenFrom(
-      all.filter(({ file }) => file.runtime === runtime),
-      route.file.path,
-    )
-    if (taken.size === 0) return [route]
-    const methods = route.methods.filter(method => !taken.has(method))
-    if (methods.length > 0) return [{ file: route.file, methods }]
-    this.#ignore(route.file.fileName, 'files with a method prefix answer all its methods')
-    return []
-  }
-
-  #settle({ chosen, ignored }: Choice, code: string, role: string, hint: string): void {
-    this.#handlers.add(chosen.fileName)
-    if (ignored.length === 0) return
-    const names = ignored.map(file => file.fileName).join(', ')
-    for (const file of ignored) this.#ignore(file.fileName, `${chosen.fileName} ${role}`)
-    this.#warn(code, chosen.fileName, `${role}; ignored beside it: ${names}`, hint)
-  }
-
-  #privateReason(kind: FolderKind): string {
-    return kind === 'function'
-      ? 'private: a file beside the handler of a function'
-      : 'private: inside a function only index, handler, main, method-prefixed and dynamic files are public'
-  }
-
-  #ignore(fileName: string, reason: string): void {
-    this.#ignored.push({ path: toChild(this.#node.path, fileName), reason })
-  }
-
-  #warn(code: string, fileName: string, text: string, hint: string): void {
-    this.#warnings.push(pathWarning(code, toChild(this.#node.path, fileName), text, hint))
-  }
-}
-
-/** Methods that prefixed files take on one path of the folder. */
-function takenFrom(routes: readonly FileRoute[], path: string): ReadonlySet<Method> {
-  const taken = routes.filter(({ file }) => file.method !== null && file.path === path)
-  return taken.length === 0 ? NO_METHODS : new Set(taken.flatMap(route => route.methods))
-}
-
 /** The config files of one folder, parsed. Equal texts give the same objects, so they can be compared by identity. */
 export interface FolderConfigs {
   /** null without a file. */
@@ -350,101 +134,72 @@ export interface FolderConfigs {
   warnings: readonly Warning[]
 }
 
-interface Parsed<T> {
-  value: T
-  warnings: readonly Warning[]
-}
-
 const NO_ENV: DeclaredEnv = Object.freeze(Object.create(null))
 const NO_CONFIGS: FolderConfigs = { config: null, routes: [], env: NO_ENV, envProblem: null, warnings: [] }
+
+const PARSERS = {
+  config: parseFunctionConfig,
+  routes: parseRoutesFile,
+  env: parseFunctionEnv,
+  dotenv: parseFunctionDotenv,
+}
+type ParsedKind<Kind extends ConfigKind> = ReturnType<(typeof PARSERS)[Kind]>
 
 /** Parses config files and remembers the outcome for as long as their texts live. */
 export class ConfigReader {
   readonly #parsed = new WeakMap<ConfigText, Parsed<unknown>>()
 
   read(node: DirNode): FolderConfigs {
-    const { config, routes, env, dotenv } = node.texts
-    if (config === null && routes === null && env === null && dotenv === null) return NO_CONFIGS
-    const parsedConfig = this.#read(node, 'config', config, parseConfig)
-    const parsedRoutes = this.#read(node, 'routes', routes, parseRoutes)
-    const parsedEnv = this.#read(node, 'env', env, parseEnv)
-    const parsedDotenv = this.#read(node, 'dotenv', dotenv, parseDotenvFile)
-    const warnings = [parsedConfig, parsedRoutes, parsedEnv, parsedDotenv].flatMap(parsed => parsed?.warnings ?? [])
-    const { env: declared, problem: envProblem } = parsedEnv?.value ?? { env: NO_ENV, problem: null }
+    if (node.texts === NO_TEXTS) return NO_CONFIGS
+    const config = this.#read(node, 'config')
+    const routes = this.#read(node, 'routes')
+    const env = this.#read(node, 'env')
+    const dotenv = this.#read(node, 'dotenv')
+    const warnings = [config, routes, env, dotenv].flatMap(parsed => parsed?.warnings ?? [])
+    const { env: declared, problem: envProblem } = env?.value ?? { env: NO_ENV, problem: null }
     if (envProblem !== null) {
       const text = 'cannot be used: calls of the functions in its folder are refused with 503'
       warnings.push(pathWarning('CONFIG_CLOSED', toChild(node.path, CONFIG_FILES.env), text, 'Fix the file.'))
     }
     return {
-      config: parsedConfig?.value ?? null,
-      routes: parsedRoutes?.value ?? [],
-      env: parsedDotenv === null ? declared : mergeDeclared(parsedDotenv.value, declared),
+      config: config?.value ?? null,
+      routes: routes?.value ?? [],
+      env: dotenv === null ? declared : mergeDeclared(dotenv.value, declared),
       envProblem,
       warnings,
     }
   }
 
-  #read<T>(
-    node: DirNode,
-    kind: ConfigKind,
-    text: ConfigText | null,
-    parse: (text: string | null, label: string) => Parsed<T>,
-  ): Parsed<T> | null {
+  #read<Kind extends ConfigKind>(node: DirNode, kind: Kind): ParsedKind<Kind> | null {
+    const text = node.texts[kind]
     if (text === null) return null
-    const known = this.#parsed.get(text)
+    let parsed = this.#parsed.get(text)
+    if (parsed === undefined) {
+      parsed = parseKept(text, toChild(node.path, CONFIG_FILES[kind]), PARSERS[kind])
+      this.#parsed.set(text, parsed)
+    }
     // One text object belongs to one file, hence to one kind.
-    if (known !== undefined) return known as Parsed<T>
-    const parsed = parseKept(text, toChild(node.path, CONFIG_FILES[kind]), parse)
-    this.#parsed.set(text, parsed)
-    return parsed
+    return parsed as ParsedKind<Kind>
   }
 }
 
 /** A text with something wrong changes nothing while an earlier one was right: the function keeps its last good policy. */
-function parseKept<T>(
+function parseKept(
   { text, lastGood }: ConfigText,
   label: string,
-  parse: (text: string | null, label: string) => Parsed<T>,
-): Parsed<T> {
+  parse: (text: string | null, label: string) => Parsed<unknown>,
+): Parsed<unknown> {
   const parsed = parse(text, label)
   if (lastGood === null || (text !== null && !parsed.warnings.some(isProblem))) return parsed
   const kept = pathWarning('CONFIG_KEPT', label, 'is not used: its last good version stays in force', 'Fix the file.')
   return { value: parse(lastGood, label).value, warnings: [...parsed.warnings, kept] }
 }
 
-// A file that cannot be read has its warning from the snapshot.
-function parseConfig(text: string | null, label: string): Parsed<FunctionConfig> {
-  if (text === null) return { value: closedConfig(`${label} cannot be read`), warnings: [] }
-  const { config, problems } = parseFunctionConfig(text, label)
-  return { value: config, warnings: problems }
-}
-
-function parseRoutes(text: string | null, label: string): Parsed<readonly RouteEntry[]> {
-  if (text === null) return { value: [], warnings: [] }
-  const { routes, problems } = parseRoutesFile(text, label)
-  return { value: routes, warnings: problems }
-}
-
-function parseEnv(text: string | null, label: string): Parsed<{ env: DeclaredEnv; problem: string | null }> {
-  if (text === null) return { value: { env: NO_ENV, problem: `${label} cannot be read` }, warnings: [] }
-  const { env, problem, problems } = parseFunctionEnv(text, label)
-  return { value: { env, problem }, warnings: problems }
-}
-
-function parseDotenvFile(text: string | null, label: string): Parsed<DeclaredEnv> {
-  if (text === null) return { value: NO_ENV, warnings: [] }
-  const findings: Finding[] = []
-  const values = parseDotenv(text, label, findings)
-  return { value: toDeclared(values), warnings: toWarnings(findings) }
-}
-
-const PARSERS = { config: parseConfig, routes: parseRoutes, env: parseEnv, dotenv: parseDotenvFile }
-
 /** How a snapshot of a functions root judges its config files: the part of its options that never differs. */
 export const SNAPSHOT_RULES: Pick<SnapshotOptions, 'isGood' | 'excluded'> = {
   isGood: (kind, text) => !PARSERS[kind](text, '').warnings.some(isProblem),
   excluded: rootConfig => {
-    const directory = parseFunctionConfig(rootConfig, '').config.assets?.directory
+    const directory = parseFunctionConfig(rootConfig, '').value.assets?.directory
     return new Set(directory === undefined ? [] : [directory])
   },
 }

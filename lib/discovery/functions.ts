@@ -1,27 +1,44 @@
-/** Handler files to frozen function versions. Owner: §2.1 and §2.2, page discovery/layouts. */
+/** Handler files to frozen function versions and claims. Owner: §2.1 and §2.2, page discovery/layouts. */
 
 import { hash } from 'node:crypto'
 import { normalize } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
+import {
+  type FunctionConfig,
+  mergePolicies,
+  type PolicyDefaults,
+  type PolicyTarget,
+} from '../config/function-config.ts'
 import { type DeclaredEnv, type OuterEnv, toFunctionEnv } from '../config/function-env.ts'
-import type { FunctionConfig } from '../config/function-config.ts'
-import { mergePolicies, type PolicyDefaults, type PolicyTarget } from '../config/policy-layers.ts'
-import type { Claim, EnvValue, FunctionVersion, Policy, SchemaFileRef } from '../core/catalog.ts'
+import type {
+  Claim,
+  ClaimSource,
+  EnvValue,
+  FunctionVersion,
+  HomeAction,
+  IgnoredPath,
+  PackageManifest,
+  Policy,
+  SchemaFileRef,
+} from '../core/catalog.ts'
+import { compareLists, countUpTo, isSameList, mergeSorted } from '../core/collections.ts'
 import type { Warning } from '../core/errors.ts'
 import {
   type AdapterName,
   hasAdapter,
+  type Method,
   METHODS,
+  RESERVED_PREFIXES,
   RUNTIME_OF_EXTENSION,
   type RuntimeName,
   RUNTIMES,
   toFunctionKey,
 } from '../core/identity.ts'
-import { compareLists, countUpTo, isSameList, mergeSorted } from '../core/collections.ts'
+import { isReservedPattern, parsePattern } from '../core/pattern.ts'
 import { compareText } from '../core/text.ts'
 import { callableOf } from './callable.ts'
 import { below, pathWarning, toChild } from './disk.ts'
-import { extensionOf, isSourceName, manifestRuntime } from './file-name.ts'
+import { extensionOf, isSourceName, manifestRuntime } from './layouts.ts'
 import type { DirNode, FileEntry } from './snapshot.ts'
 
 /** A handler file and what surrounds it. */
@@ -55,7 +72,6 @@ export class FunctionMaker {
   readonly #defaults: PolicyDefaults
   /** The function versions of the discovery before, by key. */
   readonly #known: ReadonlyMap<string, FunctionVersion>
-
   readonly #outerEnv: OuterEnv
   /** The last merge. */
   #last: (Pick<Handler, 'layers'> & Required<Pick<PolicyTarget, 'kind' | 'methods'>> & { policy: Policy }) | null = null
@@ -191,16 +207,13 @@ export function lacksPackages(node: DirNode, runtime: RuntimeName): boolean {
 /** Adds the helpers of one folder to those in reach from above. */
 export function addHelpers(above: Helpers, found: readonly { folder: string; file: FileEntry }[]): Helpers {
   if (found.length === 0) return above
-  const stamps = new Map<RuntimeName, string[]>()
+  const texts = new Map<RuntimeName, string>()
   for (const { folder, file } of found) {
     const runtime = RUNTIME_OF_EXTENSION.get(extensionOf(file.name))
-    if (runtime === undefined) continue
-    const known = stamps.get(runtime) ?? []
-    known.push(stampOf(folder, file))
-    stamps.set(runtime, known)
+    if (runtime !== undefined) texts.set(runtime, `${texts.get(runtime) ?? above[runtime]}\n${stampOf(folder, file)}`)
   }
   const helpers: Record<RuntimeName, string> = { ...above }
-  for (const [runtime, texts] of stamps) helpers[runtime] = digest(`${above[runtime]}\n${texts.join('\n')}`)
+  for (const [runtime, text] of texts) helpers[runtime] = digest(text)
   return helpers
 }
 
@@ -230,6 +243,90 @@ function digest(text: string): string {
   return hash('sha256', text, 'buffer').toString('base64url', 0, 18)
 }
 
+interface ClaimRequest {
+  fn: FunctionVersion
+  /** In any accepted spelling. */
+  route: string
+  methods: readonly Method[]
+  source: ClaimSource
+  forced: boolean
+  /** File that makes the claim, below the root. */
+  origin: string
+  implied: boolean
+}
+
+/**
+ * The outcome of a folder and all below it. Claims come from three sources; the router decides which one wins.
+ *
+ *   file      a file's or folder's own path      users/[id].js         GET /users/:id
+ *   manifest  fn.routes.json                     "GET /items": "x.py"  GET /items
+ *   config    invoke.routes, or /<name> and /<name>/* of a named function
+ */
+export class Contribution {
+  /** From folders and file names. */
+  readonly functions: FunctionVersion[] = []
+  /** From `fn.routes.json`; they may be functions already. */
+  readonly targets: FunctionVersion[] = []
+  readonly claims: Claim[] = []
+  readonly homes: HomeAction[] = []
+  readonly warnings: Warning[] = []
+  readonly ignored: IgnoredPath[] = []
+  readonly manifests: PackageManifest[] = []
+
+  /** Adds the outcome of a folder below. */
+  add(below: Contribution): void {
+    append(this.functions, below.functions)
+    append(this.targets, below.targets)
+    append(this.claims, below.claims)
+    append(this.homes, below.homes)
+    append(this.warnings, below.warnings)
+    append(this.ignored, below.ignored)
+    append(this.manifests, below.manifests)
+  }
+
+  /** Adds a claim, or the warning why it cannot be one; true for a claim, and for a private function, which needs none. */
+  claim(request: ClaimRequest): boolean {
+    if (request.fn.policy.isPrivate) return true
+    const outcome = toClaim(request)
+    if ('code' in outcome) {
+      this.warnings.push(outcome)
+      return false
+    }
+    this.claims.push(outcome)
+    return true
+  }
+
+  ignore(path: string, reason: string): void {
+    this.ignored.push({ path, reason })
+  }
+
+  warn(warnings: readonly Warning[]): void {
+    append(this.warnings, warnings)
+  }
+}
+
+/** Not `push(...items)`: a folder may have more functions than a call takes arguments. */
+function append<T>(list: T[], items: readonly T[]): void {
+  for (let i = 0; i < items.length; i++) list.push(items[i]!)
+}
+
+/** Makes a claim, or the warning why it cannot be one. */
+function toClaim(request: ClaimRequest): Claim | Warning {
+  const { fn, route, methods, source, forced, origin, implied } = request
+  const pattern = parsePattern(route)
+  if ('problem' in pattern) {
+    const text = `cannot have the route ${JSON.stringify(route)}: it ${pattern.problem}`
+    const hint = 'Routes look like /users/:id, /docs/:slug*, /docs/:slug*? or /files/*.'
+    return pathWarning('INVALID_ROUTE', origin, text, hint)
+  }
+  if (isReservedPattern(pattern)) {
+    const text = `cannot have the route ${pattern.text}: ${RESERVED_PREFIXES.join(' and ')} are reserved`
+    const hint = 'Rename the file or folder, or list another route in invoke.routes of fn.config.json.'
+    return pathWarning('RESERVED_PREFIX', origin, text, hint)
+  }
+  return { pattern, methods, hosts: fn.policy.allowHosts, fn, source, forced, origin, implied }
+}
+
 export interface Settled {
   /** By key, unique. */
   functions: readonly FunctionVersion[]
@@ -245,12 +342,8 @@ type Replacements = Map<FunctionVersion, FunctionVersion>
 export type Revisions = ReadonlyMap<string, number>
 
 /** The functions of a walk over the folders, before keys are settled. */
-export interface Made {
-  /** From folders and file names. */
-  functions: readonly FunctionVersion[]
-  /** From `fn.routes.json`; a handler that is a function already is not added twice. */
-  targets: readonly FunctionVersion[]
-  claims: readonly Claim[]
+export type Made = Readonly<Record<'functions' | 'targets', readonly FunctionVersion[]>> & {
+  readonly claims: readonly Claim[]
 }
 
 /**

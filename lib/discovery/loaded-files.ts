@@ -1,19 +1,21 @@
 /**
- * Which source files the workers of each function loaded, in any folder, and which functions a change of one makes out
- * of date. Owner: §2.2, page discovery/layouts.
+ * Source files that the workers of each function loaded, in any folder: which functions a change of one makes out of date, and
+ * the watch of those that the watch of the tree does not cover. Owner: §2.2, page discovery/layouts.
  *
  *   worker ──files──► report ──► folders to watch        changed file ──► revision of each function that loaded it
  */
 
-import { realpathSync } from 'node:fs'
+import { type FSWatcher, realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { orNull } from '../core/errors.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { type Clock, Timer } from '../core/clock.ts'
+import { orNull } from '../core/errors.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
-import { diskStamp, GONE, parentOf, toChild } from './disk.ts'
-import { extensionOf, manifestRuntime } from './file-name.ts'
+import { diskStamp, folderId, GONE, isWithin, parentOf, toChild } from './disk.ts'
 import { sourcesBelow, stampOf } from './functions.ts'
+import { extensionOf, manifestRuntime } from './layouts.ts'
 import { type DirNode, type FileEntry, findFolder, type Snapshot } from './snapshot.ts'
+import { isWatchLimit, type WatchFolder } from './tree-watcher.ts'
 
 /** Files remembered at most; changes of others are not seen. */
 export const MAX_LOADED_FILES = 10_000
@@ -22,7 +24,7 @@ export const MAX_LOADED_FILES = 10_000
 export type LoadedFolders = ReadonlyMap<string, ReadonlySet<string>>
 
 interface LoadedFile {
-  /** Size and time when it was last looked at. */
+  /** Size and time when it was last inspected. */
   stamp: string
   /** Keys of the functions that loaded it. */
   keys: Set<string>
@@ -125,7 +127,7 @@ export class LoadedFiles {
     return known !== undefined && known.stamp !== diskStamp(file)
   }
 
-  /** Bytes of a loaded file when it was last looked at, null for other files. */
+  /** Bytes of a loaded file when it was last inspected, null for other files. */
   sizeOf(file: string): number | null {
     const known = this.#files.get(file)
     return known === undefined || known.stamp === GONE ? null : Number.parseInt(known.stamp, 10)
@@ -167,7 +169,7 @@ export class LoadedFiles {
     if (this.#files.has(real)) return [real]
     const found: string[] = []
     for (const [folder, files] of this.#folders) {
-      if (folder === real || folder.startsWith(`${real}/`)) found.push(...files)
+      if (isWithin(folder, real)) found.push(...files)
     }
     return found
   }
@@ -180,19 +182,19 @@ export function realPathOf(path: string): string {
 }
 
 /** Files inspected at most: a caller waits for the result. */
-const MAX_LOOKED_AT = 1000
+const MAX_INSPECTED = 1000
 
 /**
- * Looks at the files in reach of a function: of its folder and what is below it, of the folders above, and of private
+ * Inspects the files in reach of a function: of its folder and what is below it, of the folders above, and of private
  * folders there.
- * @returns a text that is another one when the files are; null when all are as they were
+ * @returns a text that is another one when the files are; null when nothing changed
  */
 export function findChange(
   { root, rootPath }: Snapshot,
   { entryFile, runtime }: Pick<FunctionVersion, 'entryFile' | 'runtime'>,
 ): string | null {
   const changes: string[] = []
-  for (const { folder, file } of filesInReach(root, parentOf(entryFile)).slice(0, MAX_LOOKED_AT)) {
+  for (const { folder, file } of filesInReach(root, parentOf(entryFile)).slice(0, MAX_INSPECTED)) {
     const owner = RUNTIME_OF_EXTENSION.get(extensionOf(file.name)) ?? manifestRuntime(file.name)
     if (owner !== runtime) continue
     const stamp = `${toChild(folder, file.name)}|${diskStamp(join(rootPath, folder, file.name))}`
@@ -212,5 +214,105 @@ function filesInReach(root: DirNode, folder: string): { folder: string; file: Fi
       found.push(...node.dirs.filter(dir => isOwn || dir.name.startsWith('_')).flatMap(sourcesBelow))
     }
     if (path === '') return found
+  }
+}
+
+/** Folders that are watched; the files of others are polled instead. */
+export const MAX_WATCHED_FOLDERS = 500
+
+export interface OutsideWatchOptions {
+  clock: Clock
+  /** Milliseconds between two checks of files that cannot be watched, and of the identity of watched folders. */
+  everyMs: number
+  /** True for a folder whose changes are seen without it. */
+  isCovered: (folder: string) => boolean
+  /** True when a file is different from what was last known. */
+  isChanged: (file: string) => boolean
+  watchFolder: WatchFolder
+  /** Gets the full path of each file that may have changed. */
+  mark: (file: string) => void
+  /** The system has no watches left: from now on files are polled. Called once. */
+  onLimit: (code: string) => void
+}
+
+interface Watched {
+  watcher: FSWatcher
+  /** Device and inode: another folder may come up in its place. */
+  id: string
+}
+
+export class OutsideWatcher {
+  readonly #options: OutsideWatchOptions
+  #folders: LoadedFolders = new Map()
+  readonly #watched = new Map<string, Watched>()
+  readonly #timer: Timer
+  #isLimited = false
+  #isClosed = false
+
+  constructor(options: OutsideWatchOptions) {
+    this.#options = options
+    this.#timer = new Timer(options.clock, true)
+  }
+
+  /** Watches these folders for these files, and no others any more. */
+  readonly follow = (folders: LoadedFolders): void => {
+    if (this.#isClosed) return
+    this.#folders = new Map([...folders].filter(([folder]) => !this.#options.isCovered(folder)))
+    for (const folder of this.#watched.keys()) if (!this.#folders.has(folder)) this.#drop(folder)
+    for (const folder of this.#folders.keys()) if (!this.#watched.has(folder)) this.#watch(folder)
+    if (this.#folders.size > 0) this.#lookLater()
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#timer.clear()
+    for (const folder of this.#watched.keys()) this.#drop(folder)
+  }
+
+  #watch(folder: string): void {
+    if (this.#isLimited || this.#watched.size >= MAX_WATCHED_FOLDERS) return
+    const id = folderId(folder)
+    if (id === '') return
+    try {
+      const watcher = this.#options.watchFolder(folder, (_event, fileName) => this.#onEvent(folder, fileName))
+      watcher.on('error', () => this.#drop(folder))
+      this.#watched.set(folder, { watcher, id })
+    } catch (error) {
+      if (!isWatchLimit(error)) return
+      this.#isLimited = true
+      this.#options.onLimit(error.code)
+    }
+  }
+
+  #onEvent(folder: string, fileName: string | null): void {
+    if (this.#isClosed) return
+    if (fileName === null) this.#look(folder)
+    else if (this.#folders.get(folder)?.has(join(folder, fileName))) this.#options.mark(join(folder, fileName))
+  }
+
+  #lookLater(): void {
+    if (this.#timer.isSet) return
+    this.#timer.set(this.#options.everyMs, () => {
+      for (const folder of this.#folders.keys()) this.#check(folder)
+      if (this.#folders.size > 0) this.#lookLater()
+    })
+  }
+
+  /** A folder that was deleted and created again has lost its watch without an event. */
+  #check(folder: string): void {
+    const watched = this.#watched.get(folder)
+    if (watched !== undefined && watched.id === folderId(folder)) return
+    this.#drop(folder)
+    this.#watch(folder)
+    this.#look(folder)
+  }
+
+  #look(folder: string): void {
+    for (const file of this.#folders.get(folder) ?? []) if (this.#options.isChanged(file)) this.#options.mark(file)
+  }
+
+  #drop(folder: string): void {
+    this.#watched.get(folder)?.watcher.close()
+    this.#watched.delete(folder)
   }
 }

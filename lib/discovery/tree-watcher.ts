@@ -1,22 +1,21 @@
 /**
  * A watch for each folder that discovery reads. Owner: §2.2, page discovery/layouts.
  *
- *   fs.watch of each folder ──► relevant? ──► mark(path)
+ *   snapshot ──sync──► fs.watch of each folder in it ──► relevant? ──► mark(path)
  *   root gone or replaced ──► start over             no watches left ──► onLimit
  *
  * A recursive watch would cover `node_modules` too, and on Linux Node builds it from one watch for every single file.
  */
 
-import { type Dirent, type FSWatcher, lstatSync, readdirSync, realpathSync, type Stats, statSync, watch } from 'node:fs'
+import { existsSync, type FSWatcher, readdirSync, statSync, watch } from 'node:fs'
 import { basename, join } from 'node:path'
+import { type Clock, Timer } from '../core/clock.ts'
 import { orNull } from '../core/errors.ts'
-import type { Clock } from '../core/clock.ts'
-import { below, leadsBack, MAX_TREE_FOLDERS, parentOf, toChild } from './disk.ts'
-import { isConfigName, isSchemaName, isSourceName, manifestRuntime } from './file-name.ts'
-import { skippedReason } from './layouts.ts'
-import { MAX_TREE_DEPTH } from './snapshot.ts'
+import { folderId, isWithin, toChild } from './disk.ts'
+import { isReadName, skippedReason } from './layouts.ts'
+import { type DirNode, findFile, findFolder, type Snapshot } from './snapshot.ts'
 
-/** Milliseconds between two looks whether the functions root still is the folder that is watched. */
+/** Milliseconds between two checks whether the functions root still is the folder that is watched. */
 const ROOT_CHECK_MS = 500
 const FOLDERS_PER_TURN = 50
 
@@ -25,7 +24,7 @@ export type WatchFolder = (path: string, listener: (event: string, fileName: str
 
 export const watchPlain: WatchFolder = (path, listener) => watch(path, { persistent: false }, listener)
 
-/** True for what the system says when it has no watches or descriptors left. */
+/** True for the error of a system that has no watches or descriptors left. */
 export function isWatchLimit(error: unknown): error is Error & { code: string } {
   return error instanceof Error && 'code' in error && /^(?:ENOSPC|EMFILE|ENFILE)$/.test(String(error.code))
 }
@@ -33,85 +32,81 @@ export function isWatchLimit(error: unknown): error is Error & { code: string } 
 export interface TreeWatchOptions {
   clock: Clock
   rootPath: string
-  /** Folders below the root that need no watch: those of the snapshot in use. */
-  excluded: () => ReadonlySet<string>
+  /** The tree as it was read last. */
+  snapshot: () => Snapshot | null
   watchFolder: WatchFolder
   /** Gets each changed file or folder below the root, `''` for the root itself. */
   mark: (path: string) => void
-  /** Called when every folder is watched. */
+  /** Called when every folder of the first snapshot is watched. */
   onReady: () => void
   /** The system has nothing left to watch with; the watcher is closed. */
   onLimit: (code: string) => void
 }
 
-interface Folder {
-  /** Below the root. */
-  path: string
-  /** True for a folder that came up while watching: what is in it counts as changed. */
-  isNew: boolean
-}
-
 /** Watches the functions root, also while it does not exist. Keeps no process alive. */
 export class TreeWatcher {
   readonly #options: TreeWatchOptions
-  readonly #folders = new Map<string, FSWatcher>()
-  /** Linked source files: a change of the target causes no event in the folder that holds the link. */
-  readonly #links = new Map<string, FSWatcher>()
-  #rootRealPath = ''
-  /** Of linked folders; of all others it follows from the folder above. */
-  readonly #realPaths = new Map<string, string>()
-  readonly #queue: Folder[] = []
-  #rootTimer: NodeJS.Timeout | null = null
+  /** By path below the root: folders, and linked files, whose targets change without an event in the folder of the link. */
+  readonly #watches = new Map<string, FSWatcher>()
+  /** The tree that is watched, or will be when the queue is empty. */
+  #root: DirNode | null = null
+  /** What has lost its watch: it is watched again if it is still there when the tree was read. */
+  readonly #lost = new Set<string>()
+  readonly #queue: DirNode[] = []
+  readonly #rootTimer: Timer
   /** Device and inode of the root that is watched; empty while there is none. */
-  #rootId = ''
+  #rootId: string
   #isDraining = false
+  #isReady = false
   #isClosed = false
 
   constructor(options: TreeWatchOptions) {
     this.#options = options
+    this.#rootTimer = new Timer(options.clock, true)
+    this.#rootId = folderId(options.rootPath)
     this.#checkRootLater()
-    this.#start(false)
+    this.sync()
   }
 
   close(): void {
     this.#isClosed = true
-    if (this.#rootTimer !== null) this.#options.clock.clearTimeout(this.#rootTimer)
+    this.#rootTimer.clear()
     this.#dropAll()
   }
 
-  /** Looks for folders that are not watched yet: other ones may be excluded than before. */
-  rescan(): void {
-    if (!this.#folders.has('')) return
-    this.#queue.push({ path: '', isNew: false })
-    this.#drain()
-  }
-
-  #checkRootLater(): void {
-    this.#rootTimer = this.#options.clock.setTimeout(() => {
-      this.#checkRoot(false)
-      if (!this.#isClosed) this.#checkRootLater()
-    }, ROOT_CHECK_MS)
-    this.#rootTimer.unref?.()
-  }
-
-  #start(isNew: boolean): void {
-    const { rootPath } = this.#options
-    this.#rootId = idOf(rootPath)
-    const realPath = realPathOf(rootPath)
-    if (this.#rootId !== '' && realPath !== null) {
-      this.#rootRealPath = realPath
-      this.#queue.push({ path: '', isNew })
-    }
-    this.#drain()
-  }
-
-  /** Begins again when the root is gone, has come back, or is another folder; a suspect one may be new with an old inode. */
-  #checkRoot(isSuspect: boolean): void {
+  /** Watches what was found when the tree was read last, and nothing else any more. */
+  sync(): void {
     if (this.#isClosed) return
-    if (idOf(this.#options.rootPath) === this.#rootId && !isSuspect) return
-    this.#dropAll()
-    this.#options.mark('')
-    this.#start(true)
+    const root = this.#options.snapshot()?.root ?? null
+    this.#follow(this.#root, root)
+    this.#root = root
+    for (const path of this.#lost) {
+      const folder = findFolder(root, path)
+      if (folder !== null) this.#queue.push(folder)
+      else if (findFile(root, path)?.isLink) this.#watch(path)
+    }
+    this.#lost.clear()
+    this.#drain()
+  }
+
+  /** Goes through what is different in a folder: an unchanged one is the same object. */
+  #follow(before: DirNode | null, after: DirNode | null): void {
+    if (before === after) return
+    const isSame = before?.realPath === after?.realPath && before?.skipped === null && after?.skipped === null
+    if (before === null || after === null || !isSame) {
+      if (before !== null) this.#drop(before.path)
+      if (after !== null) this.#queue.push(after)
+      return
+    }
+    const links = new Set(linksOf(after))
+    for (const path of linksOf(before)) if (!links.has(path)) this.#drop(path)
+    for (const path of links) this.#watch(path)
+    const left = new Map(before.dirs.map(dir => [dir.name, dir]))
+    for (const dir of after.dirs) {
+      this.#follow(left.get(dir.name) ?? null, dir)
+      left.delete(dir.name)
+    }
+    for (const { path } of left.values()) this.#drop(path)
   }
 
   /** Works off the queue in slices, so that requests go on meanwhile. */
@@ -119,75 +114,41 @@ export class TreeWatcher {
     if (this.#isDraining) return
     this.#isDraining = true
     const step = (): void => {
-      for (let count = 0; count < FOLDERS_PER_TURN; count++) {
-        const folder = this.#queue.pop()
-        if (folder === undefined) {
-          this.#isDraining = false
-          if (!this.#isClosed) this.#options.onReady()
-          return
-        }
-        this.#scan(folder)
+      for (let count = 0; count < FOLDERS_PER_TURN && this.#queue.length > 0; count++) this.#enter(this.#queue.pop()!)
+      if (this.#queue.length > 0) {
+        setImmediate(step)
+        return
       }
-      setImmediate(step)
+      this.#isDraining = false
+      if (this.#isReady || this.#isClosed) return
+      this.#isReady = true
+      this.#options.onReady()
     }
     step()
   }
 
-  #scan({ path, isNew }: Folder): void {
-    if (this.#isClosed || this.#folders.size >= MAX_TREE_FOLDERS) return
-    if (!this.#folders.has(path) && !this.#watch(path, this.#folders, this.#onEvent)) return
-    if (isNew) this.#options.mark(path)
-    // Listed after the watch began, so that nothing falls between the two.
-    for (const entry of list(this.#fullPath(path))) {
-      if (entry.isDirectory() || entry.isSymbolicLink()) this.#enter(toChild(path, entry.name), entry, isNew)
-    }
+  #enter(node: DirNode): void {
+    if (this.#isClosed || node.skipped !== null) return
+    const isNew = this.#watch(node.path)
+    // What changed between the reading and the watch. Whoever starts the watcher reads everything once more.
+    if (isNew && this.#isReady && !isAsRead(this.#fullPath(node.path), node)) this.#options.mark(node.path)
+    for (const path of linksOf(node)) this.#watch(path)
+    for (const dir of node.dirs) this.#queue.push(dir)
   }
 
-  /** Takes up a folder, or a link to a folder or source file. */
-  #enter(path: string, entry: Pick<Dirent, 'isDirectory' | 'isSymbolicLink'>, isNew: boolean): void {
-    if (this.#folders.has(path) || this.#links.has(path) || skippedReason(basename(path)) !== null) return
-    const realPath = realPathOf(this.#fullPath(path))
-    if (realPath === null) return
-    if (entry.isSymbolicLink() && idOf(realPath) === '') {
-      if (isRelevant(path)) this.#watch(path, this.#links, this.#onLinkEvent)
-      return
-    }
-    const above = parentOf(path)
-    // As the reader of the snapshot decides.
-    if (path.split('/').length > MAX_TREE_DEPTH || this.#options.excluded().has(path) || isConfigName(basename(path)))
-      return
-    if (leadsBack(realPath, this.#wayTo(above))) return
-    if (realPath === below(this.#realPathAt(above), basename(path))) this.#realPaths.delete(path)
-    else this.#realPaths.set(path, realPath)
-    this.#queue.push({ path, isNew })
-  }
-
-  /** Real paths of a folder and of all above it. */
-  #wayTo(folder: string): string[] {
-    const above = folder === '' ? [] : this.#wayTo(parentOf(folder))
-    return [...above, this.#realPathAt(folder)]
-  }
-
-  #realPathAt(path: string): string {
-    if (path === '') return this.#rootRealPath
-    return this.#realPaths.get(path) ?? below(this.#realPathAt(parentOf(path)), basename(path))
-  }
-
-  /** False when it cannot be watched: it is gone, or there are no watches left. */
-  #watch(
-    path: string,
-    into: Map<string, FSWatcher>,
-    onEvent: (path: string, event: string, fileName: string | null) => void,
-  ): boolean {
+  /** True when a watch began: false for what is watched already, and for what is gone. */
+  #watch(path: string): boolean {
+    const watches = this.#watches
+    if (watches.has(path) || this.#isClosed) return false
     try {
       const watcher = this.#options.watchFolder(this.#fullPath(path), (event, fileName) => {
         // A closed watch may still report an event.
-        if (into.get(path) === watcher) onEvent.call(this, path, event, fileName)
+        if (watches.get(path) === watcher) this.#onEvent(path, event, fileName)
       })
       watcher.on('error', () => {
-        if (into.get(path) === watcher) this.#dropBelow(path)
+        if (watches.get(path) === watcher) this.#lose(path)
       })
-      into.set(path, watcher)
+      watches.set(path, watcher)
       return true
     } catch (error) {
       if (isWatchLimit(error)) {
@@ -198,52 +159,63 @@ export class TreeWatcher {
     }
   }
 
-  #onEvent(folder: string, event: string, fileName: string | null): void {
-    if (this.#isClosed) return
-    const path = fileName === null ? folder : toChild(folder, fileName)
-    if (fileName === null || isRelevant(fileName)) this.#options.mark(path)
-    if (fileName === null || event !== 'rename') return
-    const entry = lstatOf(this.#fullPath(path))
-    // The root reports its own end under its own name.
-    if (folder === '' && fileName === basename(this.#options.rootPath)) this.#checkRoot(entry === null)
-    if (this.#dropBelow(path)) this.#options.mark(path)
-    if (!this.#folders.has(folder) || entry === null || !(entry.isDirectory() || entry.isSymbolicLink())) return
-    this.#enter(path, entry, true)
-    this.#drain()
-  }
-
-  /** An editor may replace the target of a link by another file: its watch then has to begin again. */
-  #onLinkEvent(path: string, event: string): void {
-    if (this.#isClosed) return
-    this.#options.mark(path)
-    if (event !== 'rename') return
-    this.#dropBelow(path)
-    const entry = lstatOf(this.#fullPath(path))
-    if (entry?.isSymbolicLink() && this.#folders.has(parentOf(path))) this.#enter(path, entry, true)
-  }
-
-  /** True when something was watched there. */
-  #dropBelow(path: string): boolean {
-    if (!this.#folders.has(path) && !this.#links.has(path)) return false
-    const isBelow = (other: string) => other === path || other.startsWith(`${path}/`)
-    for (const watches of [this.#folders, this.#links]) {
-      for (const [other, watcher] of watches) {
-        if (!isBelow(other)) continue
-        watcher.close()
-        watches.delete(other)
-        this.#realPaths.delete(other)
-      }
+  #onEvent(watched: string, event: string, fileName: string | null): void {
+    const { mark, rootPath } = this.#options
+    if (findFile(this.#root, watched)?.isLink) {
+      mark(watched)
+      // An editor may replace the target of a link by another file.
+      if (event === 'rename') this.#lose(watched)
+      return
     }
+    const path = fileName === null ? watched : toChild(watched, fileName)
+    if (fileName === null || isRelevant(fileName)) mark(path)
+    if (fileName === null || event !== 'rename') return
+    const fullPath = this.#fullPath(path)
+    // The root reports its own end under its own name.
+    if (watched === '' && fileName === basename(rootPath)) this.#checkRoot(!existsSync(fullPath))
+    const isFolder = skippedReason(fileName) === null && folderId(fullPath) !== ''
+    const isExcluded = this.#options.snapshot()?.excluded.has(path) === true
+    if (this.#lose(path) || (isFolder && !isExcluded)) mark(path)
+  }
+
+  #checkRootLater(): void {
+    this.#rootTimer.set(ROOT_CHECK_MS, () => {
+      this.#checkRoot(false)
+      if (!this.#isClosed) this.#checkRootLater()
+    })
+  }
+
+  /** Begins again when the root is gone, has come back, or is another folder; a suspect one may be new with an old inode. */
+  #checkRoot(isSuspect: boolean): void {
+    const id = folderId(this.#options.rootPath)
+    if (this.#isClosed || (id === this.#rootId && !isSuspect)) return
+    this.#rootId = id
+    this.#dropAll()
+    this.#options.mark('')
+  }
+
+  /** Ends the watches at and below a path, until the tree is read again; true when there were any. */
+  #lose(path: string): boolean {
+    if (!this.#watches.has(path)) return false
+    for (const lost of this.#drop(path)) this.#lost.add(lost)
     return true
   }
 
-  #dropAll(): void {
-    for (const watches of [this.#folders, this.#links]) {
-      for (const watcher of watches.values()) watcher.close()
-      watches.clear()
+  /** Ends the watches at and below a path. */
+  #drop(path: string): string[] {
+    const dropped = [...this.#watches.keys()].filter(watched => path === '' || isWithin(watched, path))
+    for (const one of dropped) {
+      this.#watches.get(one)!.close()
+      this.#watches.delete(one)
     }
-    this.#realPaths.clear()
+    return dropped
+  }
+
+  #dropAll(): void {
+    this.#drop('')
+    this.#lost.clear()
     this.#queue.length = 0
+    this.#root = null
   }
 
   #fullPath(path: string): string {
@@ -251,29 +223,21 @@ export class TreeWatcher {
   }
 }
 
-function isRelevant(path: string): boolean {
-  const fileName = basename(path)
-  if (isSourceName(fileName) || isConfigName(fileName) || isSchemaName(fileName)) return true
-  // Decides how sources are read.
-  return manifestRuntime(fileName) !== undefined || fileName === 'tsconfig.json'
+function isRelevant(fileName: string): boolean {
+  // The last one decides how sources are read.
+  return isReadName(fileName) || fileName === 'tsconfig.json'
 }
 
-// Deleted and unreadable files are not watched; discovery has the warning.
-
-/** Device and inode; empty when the folder does not exist. */
-export function idOf(path: string): string {
-  const stats = orNull(() => statSync(path))
-  return stats?.isDirectory() ? `${stats.dev}:${stats.ino}` : ''
+function linksOf({ path, files }: DirNode): string[] {
+  return files.flatMap(file => (file.isLink ? [toChild(path, file.name)] : []))
 }
 
-function realPathOf(path: string): string | null {
-  return orNull(() => realpathSync(path))
-}
-
-function lstatOf(path: string): Stats | null {
-  return orNull(() => lstatSync(path))
-}
-
-function list(path: string): Dirent[] {
-  return orNull(() => readdirSync(path, { withFileTypes: true })) ?? []
+/** True when a folder still holds what was found in it. */
+function isAsRead(fullPath: string, { files, otherFiles, dirs }: DirNode): boolean {
+  const names = orNull(() => readdirSync(fullPath))
+  if (names?.length !== files.length + otherFiles.length + dirs.length) return false
+  return files.every(({ name, size, mtimeMs }) => {
+    const stats = orNull(() => statSync(join(fullPath, name)))
+    return stats?.size === size && stats.mtimeMs === mtimeMs
+  })
 }

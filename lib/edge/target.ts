@@ -1,7 +1,7 @@
 /** A proxy directive and a function's `edge` policy as one upstream request, or the reason why not. Spec: §2.10. */
 
 import { isIP } from 'node:net'
-import { showText, showValue } from '../config/findings.ts'
+import { showText, showValue } from '../config/fields.ts'
 import { toScalarText } from '../config/texts.ts'
 import type { EdgePolicy } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'

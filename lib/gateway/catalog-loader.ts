@@ -9,10 +9,9 @@ import { DEFAULT_VERSION_LABEL, toFunctionPath } from '../core/versions.ts'
 import { LuaChecks } from '../discovery/callable.ts'
 import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from '../discovery/discover.ts'
 import { NODE_DISK } from '../discovery/disk.ts'
-import { FolderTimes } from '../discovery/folder-times.ts'
 import { SNAPSHOT_RULES } from '../discovery/folder.ts'
 import type { Revisions } from '../discovery/functions.ts'
-import { readSnapshot, type Snapshot } from '../discovery/snapshot.ts'
+import { FolderTimes, readSnapshot, type Snapshot } from '../discovery/snapshot.ts'
 import type { Watcher, WatchOptions } from '../discovery/watch.ts'
 import type { FileReader } from '../files/function-file.ts'
 import type { ChosenHome } from '../http/home.ts'
@@ -153,12 +152,10 @@ export class CatalogLoader {
 
   /** @param changed - files and folders below the root that may have changed; null looks at all of them */
   async load(changed: Iterable<string> | null): Promise<Catalog> {
-    const { rootPath, now, outerEnv, revisions, steps, schemas, readFile } = this.#options
-    const disk = { ...NODE_DISK, ...(readFile && { readFile }) }
-    const times = this.#times
+    const { now, outerEnv, revisions, steps, schemas } = this.#options
     const previous = this.#snapshot
-    const suspects = changed === null && previous !== null ? await times.findChanged(previous) : changed
-    const snapshot = await readSnapshot({ rootPath, previous, changed: suspects, times, disk, ...SNAPSHOT_RULES })
+    const suspects = changed === null && previous !== null ? await this.#times.findChanged(previous) : changed
+    const snapshot = await this.#read(suspects)
     this.#snapshot = snapshot
     const { shortage } = snapshot
     const discovery = this.#discoverer.discover(snapshot, outerEnv(), revisions?.())
@@ -178,6 +175,21 @@ export class CatalogLoader {
       isRead: shortage === null,
       generatedAt: now(),
     }
+  }
+
+  /** Files and folders that changed since the tree was read last; null when that may be anything. */
+  async findChanged(): Promise<readonly string[] | null> {
+    const previous = this.#snapshot
+    const changed = previous === null ? null : await this.#times.findChanged(previous)
+    // Folders whose times say nothing, such as those with links, are listed each time, and mostly are as they were.
+    return changed?.length === 0 || (await this.#read(changed)) === previous ? [] : changed
+  }
+
+  #read(changed: Iterable<string> | null): Promise<Snapshot> {
+    const { rootPath, readFile } = this.#options
+    const disk = { ...NODE_DISK, ...(readFile && { readFile }) }
+    const times = this.#times
+    return readSnapshot({ rootPath, previous: this.#snapshot, changed, times, disk, ...SNAPSHOT_RULES })
   }
 }
 

@@ -8,7 +8,7 @@
 import { randomBytes } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
-import { toPolicyDefaults } from '../config/policy-layers.ts'
+import { toPolicyDefaults } from '../config/function-config.ts'
 import { ENV_FILES } from '../config/project-file.ts'
 import { readPowers } from '../config/setting-checks.ts'
 import type { ResolvedSettings, Settings } from '../config/settings.ts'
@@ -19,7 +19,7 @@ import { GatewayError } from '../core/errors.ts'
 import { type Descriptors, toPythonHostEnv } from '../core/host.ts'
 import type { Method } from '../core/identity.ts'
 import type { Lifecycle } from '../core/transitions.ts'
-import { toFunctionPath, toFunctionLabels } from '../core/versions.ts'
+import { toFunctionLabels, toFunctionPath } from '../core/versions.ts'
 import { toResultText } from '../dependencies/build.ts'
 import { Dependencies } from '../dependencies/dependencies.ts'
 import { Installer } from '../dependencies/install.ts'
@@ -32,8 +32,7 @@ import { runTool, ToolOwner } from '../dependencies/run-tool.ts'
 import { findUnmet, SharedPacks } from '../dependencies/shared-packs.ts'
 import { toOffWarnings, unservedReason } from '../discovery/layouts.ts'
 import { findChange, type LoadedFiles } from '../discovery/loaded-files.ts'
-import { watchEnvFiles } from '../discovery/outside-watcher.ts'
-import { FileWatcher, type Watcher, type WatchOptions } from '../discovery/watch.ts'
+import { FileWatcher, watchEnvFiles, type Watcher, type WatchOptions } from '../discovery/watch.ts'
 import { EdgeProxy } from '../edge/passthrough.ts'
 import { createFileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
@@ -133,7 +132,7 @@ export function compose(
     onProblem: message => journal.log('warn', message),
   })
   const loader = createCatalogLoader(context, toEndpointPaths(control.endpoints), schemas.store)
-  const reloader = createReloader(context, calls.metrics, gateway.load, () => loader.snapshot)
+  const reloader = createReloader(context, calls.metrics, gateway.load, loader)
   /** @returns null for a gateway of one process */
   const createOthers = () => createProcesses(parts, control, handlers.public, listeners)
   return {
@@ -516,11 +515,11 @@ export function createCatalogLoader(
 /** Watches the tree, and the project's env files, which are beside it: a change of those asks for a reload without paths. */
 export function watchProject(
   { settings, clock, envDir, journal, loaded }: GatewayContext,
-  snapshot: WatchOptions['snapshot'],
+  root: WatchOptions['tree'],
   onChange: WatchOptions['onChange'],
 ): Watcher {
   const onWarning: WatchOptions['onWarning'] = warning => journal.warn(warning)
-  const tree = new FileWatcher({ rootPath: settings.functionsRoot, onChange, onWarning, clock, snapshot, loaded })
+  const tree = new FileWatcher({ rootPath: settings.functionsRoot, onChange, onWarning, clock, tree: root, loaded })
   if (envDir === null) return tree
   const onEnvChange = async (): Promise<void> => onChange(new Set())
   const closeEnv = watchEnvFiles({ clock, folder: envDir, names: ENV_FILES, onChange: onEnvChange })
@@ -536,11 +535,11 @@ export function createReloader(
   context: GatewayContext,
   metrics: Metrics,
   load: ReloaderOptions['load'],
-  snapshot: WatchOptions['snapshot'],
+  tree: WatchOptions['tree'],
 ): Reloader {
   return new Reloader({
     ...{ clock: context.clock, load },
-    watch: onChange => watchProject(context, snapshot, onChange),
+    watch: onChange => watchProject(context, tree, onChange),
     onFailure: error => {
       metrics.reload('failed')
       context.journal.log('error', `reload failed: ${String(error)}`)

@@ -2,17 +2,21 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import { isAsset } from '../assets/static-assets.ts'
-import type { FunctionConfig } from '../config/function-config.ts'
-import { mergePolicies, type PolicyDefaults, type PolicyTarget } from '../config/policy-layers.ts'
+import {
+  type FunctionConfig,
+  mergePolicies,
+  type PolicyDefaults,
+  type PolicyTarget,
+} from '../config/function-config.ts'
 import type { Settings } from '../config/settings.ts'
 import { toSnakeName } from '../control/records.ts'
 import type { FunctionVersion, Policy } from '../core/catalog.ts'
 import { isReservedPath } from '../core/identity.ts'
-import { ConfigReader } from '../discovery/folder.ts'
 import { explainIgnored } from '../discovery/discover.ts'
-import { extensionOf, FOLDER_STEMS } from '../discovery/file-name.ts'
-import type { DirNode, Snapshot } from '../discovery/snapshot.ts'
 import { toChild } from '../discovery/disk.ts'
+import { ConfigReader } from '../discovery/folder.ts'
+import { extensionOf, FOLDER_STEMS } from '../discovery/layouts.ts'
+import type { DirNode, Snapshot } from '../discovery/snapshot.ts'
 import { DOCUMENTS } from '../http/docs-page.ts'
 import { explain } from '../router/explain.ts'
 import { normalizePath, unescapeCanonical } from '../router/path.ts'

@@ -3,8 +3,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { OuterEnv } from '../config/function-env.ts'
 import { checkRoot, createOuterEnvReader, loadSettings } from '../config/project-file.ts'
-import { readSecrets } from '../config/secret-file.ts'
-import { checkImageUser, checkIsolation, checkRuntimeSockets, readPowers } from '../config/setting-checks.ts'
+import {
+  checkImageUser,
+  checkIsolation,
+  checkRuntimeSockets,
+  readPowers,
+  readSecrets,
+} from '../config/setting-checks.ts'
 import {
   type Problem,
   type ResolvedSettings,

@@ -3,7 +3,7 @@
  * body would be read before it is thrown away. Owner: §4.1.
  */
 
-import { editDistance } from '../config/findings.ts'
+import { editDistance } from '../config/fields.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toErrorBody } from '../core/errors.ts'
 import { METHODS } from '../core/identity.ts'

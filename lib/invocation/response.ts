@@ -7,7 +7,7 @@
  */
 
 import { STATUS_CODES } from 'node:http'
-import { showValue } from '../config/findings.ts'
+import { showValue } from '../config/fields.ts'
 import { GatewayError } from '../core/errors.ts'
 import { findUnsendable, isHeaderName, withoutHeaders } from '../core/http-text.ts'
 import { MAX_REPLY_HEAD_CHARS, MAX_REPLY_HEADER_BYTES, MAX_STATUS, MIN_STATUS } from '../core/limits.ts'

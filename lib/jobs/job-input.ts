@@ -18,9 +18,12 @@ import {
   type ObjectOf,
   oneOf,
   readRequest,
+  reportWrong,
+  showText,
+  showValue,
   string,
 } from '../config/fields.ts'
-import { type Place, reportWrong, showText, showValue } from '../config/findings.ts'
+import type { Place } from '../config/fields.ts'
 import { isSecretName } from '../config/function-env.ts'
 import { base64, toScalarText } from '../config/texts.ts'
 import type { FunctionVersion } from '../core/catalog.ts'

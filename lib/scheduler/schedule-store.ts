@@ -32,6 +32,19 @@ export interface ScheduleState {
   running: number | null
 }
 
+/** Of a schedule that has never been due. */
+export const NEW_STATE: Readonly<ScheduleState> = {
+  rule: '',
+  next: null,
+  retryDue: null,
+  retryAttempt: null,
+  last: null,
+  lastStatus: null,
+  lastError: null,
+  doneUpTo: null,
+  running: null,
+}
+
 /** null: the schedule is gone. */
 export type KeptStates = ReadonlyMap<string, ScheduleState | null>
 
@@ -56,42 +69,35 @@ export interface ScheduleStore {
 /** Characters of an error that are kept. */
 const MAX_ERROR_CHARS = 2000
 
-/** The names and units of the state file. */
+/** The names and units of the state file: times are seconds. */
 export function toStateRecord(state: ScheduleState): Record<string, unknown> {
-  const seconds = (at: number | null): number | null => (at === null ? null : at / 1000)
-  return {
-    rule: state.rule,
-    next: seconds(state.next),
-    retry_due: seconds(state.retryDue),
-    retry_attempt: state.retryAttempt,
-    last: seconds(state.last),
-    last_status: state.lastStatus,
-    last_error: state.lastError?.slice(0, MAX_ERROR_CHARS) ?? null,
-    done_up_to: seconds(state.doneUpTo),
-    running: state.running,
-  }
+  const record: Record<string, unknown> = { rule: state.rule }
+  for (const { name, key, unit } of NUMBERS) record[name] = state[key] === null ? null : state[key] / unit
+  return { ...record, last_error: state.lastError?.slice(0, MAX_ERROR_CHARS) ?? null }
 }
+
+const NUMBERS = [
+  { name: 'next', key: 'next', unit: 1000 },
+  { name: 'retry_due', key: 'retryDue', unit: 1000 },
+  { name: 'retry_attempt', key: 'retryAttempt', unit: 1 },
+  { name: 'last', key: 'last', unit: 1000 },
+  { name: 'last_status', key: 'lastStatus', unit: 1 },
+  { name: 'done_up_to', key: 'doneUpTo', unit: 1000 },
+  { name: 'running', key: 'running', unit: 1 },
+] as const
 
 /** @returns null for what `toStateRecord` has not written */
 export function toScheduleState(value: unknown): ScheduleState | null {
   const record = (value ?? {}) as Record<string, unknown>
   const { rule, last_error: lastError } = record
-  const numbers = ['next', 'retry_due', 'retry_attempt', 'last', 'last_status', 'done_up_to', 'running']
-  const isWhole = numbers.every(name => record[name] === null || Number.isFinite(record[name]))
-  if (!isWhole || typeof rule !== 'string' || (lastError !== null && typeof lastError !== 'string')) return null
-  const number = (name: string): number | null => record[name] as number | null
-  const time = (name: string): number | null => (record[name] === null ? null : Math.round(number(name)! * 1000))
-  return {
-    rule,
-    next: time('next'),
-    retryDue: time('retry_due'),
-    retryAttempt: number('retry_attempt'),
-    last: time('last'),
-    lastStatus: number('last_status'),
-    lastError: lastError as string | null,
-    doneUpTo: time('done_up_to'),
-    running: number('running'),
+  if (typeof rule !== 'string' || (lastError !== null && typeof lastError !== 'string')) return null
+  const state: ScheduleState = { ...NEW_STATE, rule, lastError }
+  for (const { name, key, unit } of NUMBERS) {
+    const number = record[name]
+    if (number !== null && !Number.isFinite(number)) return null
+    state[key] = number === null ? null : unit === 1 ? (number as number) : Math.round((number as number) * unit)
   }
+  return state
 }
 
 const VERSION = 1

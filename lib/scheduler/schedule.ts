@@ -10,7 +10,7 @@
 import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
 import { type Cron, nextCronTime, parseCron, toZone, type Zone } from '../core/cron.ts'
 import { nextRetry } from '../core/transitions.ts'
-import type { ScheduleState } from './schedule-store.ts'
+import { NEW_STATE, type ScheduleState } from './schedule-store.ts'
 
 /** A clock that goes back at most this far was right before: no due time of it comes again. Further, it was wrong. */
 export const SMALL_SET_BACK_MS = 3 * 3_600_000
@@ -31,21 +31,10 @@ export class Schedule {
   /** null: it does not run, because it is switched off or wrong. */
   policy: SchedulePolicy | null = null
   rule: Rule | null = null
-  state: ScheduleState
+  state: ScheduleState = { ...NEW_STATE }
 
   constructor(fn: FunctionVersion) {
     this.fn = fn
-    this.state = {
-      rule: '',
-      next: null,
-      retryDue: null,
-      retryAttempt: null,
-      last: null,
-      lastStatus: null,
-      lastError: null,
-      doneUpTo: null,
-      running: null,
-    }
   }
 
   /** When something is to be done; Infinity for never. */

@@ -6,11 +6,10 @@
 import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
 import { Timer } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
-import { KeepWarm, type PingOutcome } from './keep-warm.ts'
+import { KeepWarm, type PingOutcome, type Work, WorkQueue } from './keep-warm.ts'
 import { type Runnable, type RunOutcome, ScheduleRunner, type ScheduleRunnerOptions } from './schedule-runner.ts'
 import type { ScheduleState } from './schedule-store.ts'
 import { Rules, Schedule } from './schedule.ts'
-import { type Work, WorkQueue } from './work-queue.ts'
 
 interface SchedulerOptions extends Omit<SchedulesOptions, 'queue'> {
   /** Milliseconds between two ticks. */
@@ -161,7 +160,8 @@ export class Schedules {
       this.#forget(key, entry)
       changes.set(key, null)
     }
-    this.#rules.retain(rules)
+    // Another rule is a change; most reloads have none.
+    if (changes.size > 0) this.#rules.retain(rules)
     if (this.#kept !== null) void this.#runner.keep(changes)
     if (this.#isStarted) void this.#open()
   }
@@ -333,3 +333,5 @@ function toRow({ schedule, stop }: Entry): ScheduleRow {
   const { fn, state, rule } = schedule
   return { fn, policy: fn.policy.schedule, problem: fn.policy.scheduleProblem, state, rule, isRunning: stop !== null }
 }
+
+//

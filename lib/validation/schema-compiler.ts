@@ -7,7 +7,7 @@
 
 import { isIP } from 'node:net'
 import type { Ajv2020, CodeKeywordDefinition, ErrorObject, KeywordCxt, ValidateFunction } from 'ajv/dist/2020.js'
-import { itemOf, keyOf, type Place, showValue, toPlace } from '../config/findings.ts'
+import { itemOf, keyOf, type Place, showValue, toPlace } from '../config/fields.ts'
 import { isObject } from '../core/json.ts'
 import { LinearPattern, TooMuchWork, WorkBudget } from './linear-pattern.ts'
 import { childrenOf, copySchema, DEFINITIONS, sameValueChildren, type Schema } from './schema-tree.ts'

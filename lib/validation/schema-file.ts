@@ -6,13 +6,13 @@ import {
   itemOf,
   keyOf,
   type Place,
+  readJsonFile,
   report,
   reportUnknownKey,
   reportWrong,
   toPlace,
   toWarnings,
-} from '../config/findings.ts'
-import { readJsonFile } from '../config/json-text.ts'
+} from '../config/fields.ts'
 import type { Warning } from '../core/errors.ts'
 import { decodePercent } from '../core/http-text.ts'
 import { type Method, METHODS } from '../core/identity.ts'

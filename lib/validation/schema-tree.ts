@@ -1,6 +1,6 @@
 /** The keywords of JSON Schema 2020-12: what each may hold, where schemas are, and copies of schemas. Owner: page validation/schema-file. */
 
-import { keyOf, nearest, type Place, report, reportUnknownKey, reportWrong } from '../config/findings.ts'
+import { keyOf, nearest, type Place, report, reportUnknownKey, reportWrong } from '../config/fields.ts'
 import { isObject } from '../core/json.ts'
 import { LinearPattern, WorkBudget } from './linear-pattern.ts'
 

@@ -59,7 +59,7 @@ t.test(
     const all = change({ mine: 1 }, EVERY)
     t.same(all.value, { mine: 1, ...EVERY })
     t.same(
-      parseFunctionConfig(JSON.stringify(all.value), '').problems.filter(({ code }) => code === 'CONFIG_VALUE'),
+      parseFunctionConfig(JSON.stringify(all.value), '').warnings.filter(({ code }) => code === 'CONFIG_VALUE'),
       [],
     )
     for (const key of Object.keys(EVERY)) {

@@ -1,9 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import type { JsonSchema } from '../../lib/config/fields.ts'
-import { parseFunctionConfigValue } from '../../lib/config/function-config.ts'
+import { parseFunctionConfigValue, parseRoutesFile } from '../../lib/config/function-config.ts'
 import { parseFunctionEnvValue } from '../../lib/config/function-env.ts'
-import { parseRoutesFile } from '../../lib/config/routes-file.ts'
 import { toSchemaFiles, toSchemas } from '../helpers/schemas.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 
@@ -30,7 +29,7 @@ type Sample = [text: string, isFine: boolean]
 const SAMPLES: Record<string, { count: (text: string) => number; samples: Sample[] }> = {
   'fn.config.schema.json': {
     count: text => {
-      const { problems } = parseFunctionConfigValue(JSON.parse(text), 'f')
+      const { warnings: problems } = parseFunctionConfigValue(JSON.parse(text), 'f')
       // What has no effect yet is right as it stands: a schema refuses what is wrong.
       return problems.filter(({ code }) => code !== 'CONFIG_NO_EFFECT').length
     },
@@ -111,7 +110,7 @@ const SAMPLES: Record<string, { count: (text: string) => number; samples: Sample
     ],
   },
   'fn.env.schema.json': {
-    count: text => parseFunctionEnvValue(JSON.parse(text), 'f').problems.length,
+    count: text => parseFunctionEnvValue(JSON.parse(text), 'f').warnings.length,
     samples: [
       ['{"A":"x","B":1,"C":true,"D":null,"E":{"value":"x","is_secret":true}}', true],
       ['{"A":[]}', false],
@@ -124,7 +123,7 @@ const SAMPLES: Record<string, { count: (text: string) => number; samples: Sample
     ],
   },
   'fn.routes.schema.json': {
-    count: text => parseRoutesFile(text, 'f').problems.length,
+    count: text => parseRoutesFile(text, 'f').warnings.length,
     samples: [
       ['{"routes":{"GET,post /a":"a.js","/b":"b.js"}}', true],
       ['{"$schema":"x","routes":{}}', true],

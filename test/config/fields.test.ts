@@ -1,6 +1,6 @@
 import t from 'tap'
 import * as fields from '../../lib/config/fields.ts'
-import { type Finding, showValue, toPlace, toWarning } from '../../lib/config/findings.ts'
+import { type Finding, showValue, toPlace, toWarning } from '../../lib/config/fields.ts'
 
 function read<T>(field: fields.Field<T>, value: unknown, name = 'limit') {
   const findings: Finding[] = []

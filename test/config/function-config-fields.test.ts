@@ -1,10 +1,13 @@
 import t from 'tap'
 import { emptyConfig, parseFunctionConfigValue } from '../../lib/config/function-config.ts'
-import { type Finding, toPlace } from '../../lib/config/findings.ts'
+import { type Finding, toPlace } from '../../lib/config/fields.ts'
 import { FUNCTION_CONFIG } from '../../lib/config/function-config-fields.ts'
 
 const FILE = 'users/fn.config.json'
-const parse = (value: unknown) => parseFunctionConfigValue(value, FILE)
+const parse = (given: unknown) => {
+  const { value: config, warnings: problems } = parseFunctionConfigValue(given, FILE)
+  return { config, problems }
+}
 const EMPTY = emptyConfig()
 /** Puts `value` at a dotted path. */
 const at = (path: string, value: unknown): Record<string, unknown> => {

@@ -2,10 +2,10 @@ import t from 'tap'
 import {
   emptyConfig,
   type FunctionConfig,
+  mergePolicies,
   parseFunctionConfig,
   parseFunctionConfigValue,
 } from '../../lib/config/function-config.ts'
-import { mergePolicies } from '../../lib/config/policy-layers.ts'
 import { NO_HOST } from '../../lib/config/texts.ts'
 
 const FILE = 'users/fn.config.json'
@@ -16,7 +16,10 @@ const DEFAULTS = {
   defaultMaxBodyBytes: 1_048_576,
 }
 
-const parse = (value: unknown) => parseFunctionConfigValue(value, FILE)
+const parse = (given: unknown) => {
+  const { value: config, warnings: problems } = parseFunctionConfigValue(given, FILE)
+  return { config, problems }
+}
 const configOf = (value: unknown): FunctionConfig => {
   const { config, problems } = parse(value)
   t.same(
@@ -31,16 +34,16 @@ const EMPTY = emptyConfig()
 
 t.test('[config/function-config.2] a text that is no JSON object gives a closed config and one warning', async t => {
   for (const text of ['', '{', '[]', '"x"', 'null', '5', '{"a":1,}', '\u0000']) {
-    const { config, problems } = parseFunctionConfig(text, FILE)
+    const { value: config, warnings: problems } = parseFunctionConfig(text, FILE)
     const problem = problems[0]!.message
     t.same(config, { ...EMPTY, scheduleProblem: problem, problem }, text)
     t.equal(problems.length, 1, text)
     t.equal(problems[0]!.path, FILE)
   }
-  t.equal(parseFunctionConfig('\uFEFF{"timeout_ms": 5}', FILE).config.timeoutMs, 5)
+  t.equal(parseFunctionConfig('\uFEFF{"timeout_ms": 5}', FILE).value.timeoutMs, 5)
   t.same(parseFunctionConfig('{"worker_pool":{"max_workers":"four"},"timeout_ms":7}', FILE), {
-    config: { ...EMPTY, workerPool: {}, timeoutMs: 7 },
-    problems: [
+    value: { ...EMPTY, workerPool: {}, timeoutMs: 7 },
+    warnings: [
       {
         code: 'CONFIG_VALUE',
         path: FILE,

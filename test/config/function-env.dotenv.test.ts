@@ -1,6 +1,6 @@
 import t from 'tap'
 import { parseDotenv } from '../../lib/config/function-env.ts'
-import type { Finding } from '../../lib/config/findings.ts'
+import type { Finding } from '../../lib/config/fields.ts'
 
 const SECRET = 'hunter2-planted'
 

@@ -8,7 +8,7 @@ import {
   toFunctionEnv,
 } from '../../lib/config/function-env.ts'
 
-const declare = (value: unknown) => parseFunctionEnvValue(value, 'f').env
+const declare = (value: unknown) => parseFunctionEnvValue(value, 'f').value.env
 
 t.test('[config/function-env.9] which source of a value wins', async t => {
   const sources = {

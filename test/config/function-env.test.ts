@@ -11,7 +11,10 @@ import {
 } from '../../lib/config/function-env.ts'
 
 const FILE = 'users/fn.env.json'
-const parse = (value: unknown) => parseFunctionEnvValue(value, FILE)
+const parse = (given: unknown) => {
+  const { value, warnings: problems } = parseFunctionEnvValue(given, FILE)
+  return { ...value, problems }
+}
 const SECRET = 'hunter2-planted'
 
 t.test('[config/function-env.1, config/function-env.2] scalars become texts, null is left out', async t => {
@@ -31,7 +34,10 @@ t.test('[config/function-env.1, config/function-env.2] scalars become texts, nul
     t.same(problems, [], name)
     t.equal(env.KEY?.value, value, name)
   }
-  t.same({ ...parseFunctionEnv('\uFEFF{"$schema":"x","A":"b"}', FILE).env }, { A: { value: 'b', isSecret: false } })
+  t.same(
+    { ...parseFunctionEnv('\uFEFF{"$schema":"x","A":"b"}', FILE).value.env },
+    { A: { value: 'b', isSecret: false } },
+  )
 })
 
 t.test('[config/function-env.3] which values are secret', async t => {
@@ -84,16 +90,17 @@ t.test(
       t.notMatch(JSON.stringify(problems), SECRET, name)
     }
     const broken = parseFunctionEnv(`{"API_KEY": "${SECRET}", x}`, FILE)
-    t.same(Object.keys(broken.env), [])
-    t.match(broken.problems, [{ code: 'CONFIG_NOT_JSON', path: FILE }])
-    t.notMatch(JSON.stringify(broken.problems), SECRET)
+    t.same(Object.keys(broken.value.env), [])
+    t.match(broken.warnings, [{ code: 'CONFIG_NOT_JSON', path: FILE }])
+    t.notMatch(JSON.stringify(broken.warnings), SECRET)
     t.same(parse({ A: [1], B: 'ok', C: {} }).problems.length, 2, 'every entry is judged alone')
   },
 )
 
 t.test('[config/function-env.6] keys are plain data', async t => {
-  const { env, problems } = parseFunctionEnv('{"__proto__":"a","constructor":"b"}', FILE)
-  t.same(problems, [])
+  const { value, warnings } = parseFunctionEnv('{"__proto__":"a","constructor":"b"}', FILE)
+  const { env } = value
+  t.same(warnings, [])
   t.same(Object.keys(env), ['__proto__', 'constructor'])
   t.equal(Object.getPrototypeOf(env), null)
   t.same(Object.keys(maskEnv(toFunctionEnv(env, NO_OUTER_ENV))), ['__proto__', 'constructor'])

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { readJsonFile, parseJsonText } from '../../lib/config/json-text.ts'
-import type { Finding } from '../../lib/config/findings.ts'
+import { parseJsonText } from '../../lib/config/json-text.ts'
+import { type Finding, readJsonFile } from '../../lib/config/fields.ts'
 import { MAX_CONFIG_FILE_BYTES, MAX_JSON_DEPTH } from '../../lib/core/limits.ts'
 
 t.test('[config/fields.12] what counts as JSON text', async t => {

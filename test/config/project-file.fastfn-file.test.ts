@@ -1,6 +1,6 @@
 import t from 'tap'
 import { findProjectFile, fromFastFn, loadSettings } from '../../lib/config/project-file.ts'
-import type { Finding } from '../../lib/config/findings.ts'
+import type { Finding } from '../../lib/config/fields.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 function convert(value: unknown) {

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { readSecrets } from '../../lib/config/secret-file.ts'
-import { checkRuntimeSockets, isLoopback } from '../../lib/config/setting-checks.ts'
+import { checkRuntimeSockets, isLoopback, readSecrets } from '../../lib/config/setting-checks.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { makeTree } from '../helpers/tree.ts'
 

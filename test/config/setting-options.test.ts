@@ -306,7 +306,7 @@ t.test('[config/settings.15] the table names each variable, key and flag once', 
 const PACKAGE = fileURLToPath(new URL('../..', import.meta.url))
 
 /** Modules of `lib/config` that use settings: defaults of policies, and files that hold secrets. */
-const READERS = ['policy-layers.ts', 'secret-file.ts'].map(file => join('lib', 'config', file))
+const READERS = ['function-config.ts', 'setting-checks.ts'].map(file => join('lib', 'config', file))
 
 /** Texts of every module outside `lib/config`: what a setting does is done there. */
 function productTexts(): string[] {

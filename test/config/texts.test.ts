@@ -1,6 +1,5 @@
 import t from 'tap'
-import type { Field } from '../../lib/config/fields.ts'
-import { type Finding, toPlace } from '../../lib/config/findings.ts'
+import { type Field, type Finding, toPlace } from '../../lib/config/fields.ts'
 import * as texts from '../../lib/config/texts.ts'
 
 /** What a field makes of a text; undefined when it refuses it. */

@@ -25,7 +25,7 @@ t.test('[bin/init.1, bin/init.2] every template of a language answers as it stan
     })
     t.equal(result.urlPath, `/say/hello-${template}`)
     t.same(readdirSync(result.folder).sort(), ['fn.config.json', TEMPLATES[template].fileName].sort())
-    t.same(parseFunctionConfig(readFileSync(join(result.folder, 'fn.config.json'), 'utf8'), 'x').problems, [])
+    t.same(parseFunctionConfig(readFileSync(join(result.folder, 'fn.config.json'), 'utf8'), 'x').warnings, [])
     const { problem } = findProgram(TEMPLATES[template].runtime, {}, process.env.PATH ?? '')
     if (problem === null) available.push(template)
     else t.comment(`${template} is not run: ${problem}`)

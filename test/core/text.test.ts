@@ -1,5 +1,5 @@
 import t from 'tap'
-import { showText } from '../../lib/config/findings.ts'
+import { showText } from '../../lib/config/fields.ts'
 import { compareText, escapeUnsafe } from '../../lib/core/text.ts'
 import { AccessLogFormat } from '../../lib/observe/access-log.ts'
 import type { RequestRecord } from '../../lib/observe/events.ts'

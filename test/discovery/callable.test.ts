@@ -27,7 +27,10 @@ t.test('[discovery/callable.3] what a callable may be called', async t => {
   for (const name of ['handler', '_x', 'A9', 'run_it']) t.ok(isHandlerName(name), name)
   for (const name of ['', '9a', 'a-b', 'a.b', 'a b', 'é', 'a\n', 'x()']) {
     t.notOk(isHandlerName(name), JSON.stringify(name))
-    const { config, problems } = parseFunctionConfig(JSON.stringify({ invoke: { handler: name } }), 'fn.config.json')
+    const { value: config, warnings: problems } = parseFunctionConfig(
+      JSON.stringify({ invoke: { handler: name } }),
+      'fn.config.json',
+    )
     t.equal(config.invoke.handler, undefined)
     t.match(problems[0]?.message, /invoke\.handler must be/)
   }

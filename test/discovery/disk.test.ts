@@ -33,14 +33,6 @@ t.test('[discovery/layouts.35] warnings of files and folders', async t => {
     message: '. cannot be read: it does not exist',
     hint: /FN_FUNCTIONS_ROOT/,
   })
-  t.match(disk.specialWarning('pipe.js'), { code: 'SPECIAL_FILE', path: 'pipe.js' })
-  t.match(disk.largeFolderWarning('a', 12345), {
-    code: 'LARGE_FOLDER',
-    message: /12345 entries; reloads are slow from 10000/,
-  })
-  t.match(disk.largeConfigWarning('a/fn.config.json', 5_000_000), { code: 'CONFIG_NOT_JSON', message: /5000000 bytes/ })
-  t.match(disk.notUtf8Warning('a/fn.env.json'), { code: 'CONFIG_NOT_JSON', hint: /UTF-8/ })
-  t.match(disk.largeTreeWarning('z'), { code: 'TREE_TOO_LARGE', message: /100000 folders/ })
 })
 
 t.test('[discovery/layouts.41] a shortage is told, any other refusal is not', async t => {
@@ -60,7 +52,6 @@ t.test('[discovery/layouts.41] a shortage is told, any other refusal is not', as
   }
   for (const code of ['ENOENT', 'EACCES', 'ELOOP']) t.throws(() => watched(code).stat('/x'), { code })
   t.same(told, [])
-  t.match(disk.shortageWarning(failure('EMFILE')), { code: 'TREE_NOT_READ', message: /too many open files/ })
 })
 
 t.test('[discovery/layouts.35] the disk of the machine answers its four questions', async t => {
@@ -74,4 +65,20 @@ t.test('[discovery/layouts.35] the disk of the machine answers its four question
   t.equal(disk.NODE_DISK.realpath(tree.path('link')), tree.path('a.js'))
   const watched = disk.watchShortage(disk.NODE_DISK, () => t.fail('no shortage'))
   t.equal(watched.stat(tree.path('a.js')).size, 4)
+})
+
+t.test('[discovery/layouts.46, discovery/layouts.38] a folder is the same one by its device and number', async t => {
+  const tree = makeTree({ 'a/x.js': '', link: { symlink: 'a' } })
+  t.teardown(tree.cleanup)
+  t.match(disk.folderId(tree.path('a')), /^\d+:\d+$/)
+  t.equal(disk.folderId(tree.path('link')), disk.folderId(tree.path('a')))
+  t.not(disk.folderId(tree.root), disk.folderId(tree.path('a')))
+  t.equal(disk.folderId(tree.path('a/x.js')), '')
+  t.equal(disk.folderId(tree.path('gone')), '')
+})
+
+t.test('[discovery/layouts.35, discovery/layouts.46] a path is within a folder', async t => {
+  for (const path of ['/a', '/a/b', '/a/b/c']) t.ok(disk.isWithin(path, '/a'), path)
+  for (const path of ['/', '/ab', '/b/a']) t.notOk(disk.isWithin(path, '/a'), path)
+  t.ok(disk.isWithin('/a', '/'))
 })

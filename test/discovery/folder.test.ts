@@ -1,5 +1,6 @@
 import t from 'tap'
-import { ConfigReader, FolderFacts, type FolderView } from '../../lib/discovery/folder.ts'
+import type { FolderView } from '../../lib/discovery/entry-file.ts'
+import { ConfigReader, FolderFacts } from '../../lib/discovery/folder.ts'
 import { findFolder, type Snapshot } from '../../lib/discovery/snapshot.ts'
 import { OPTIONS, snapshotOf } from '../helpers/discovery.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'

@@ -6,7 +6,7 @@ import type { Warning } from '../../lib/core/errors.ts'
 import { FunctionMaker, type Handler, NO_HELPERS } from '../../lib/discovery/functions.ts'
 import { discoverTree, OPTIONS } from '../helpers/discovery.ts'
 
-const config = (json: unknown) => parseFunctionConfig(JSON.stringify(json), '').config
+const config = (json: unknown) => parseFunctionConfig(JSON.stringify(json), '').value
 const maker = (known: FunctionVersion[] = [], outerEnv = NO_OUTER_ENV) =>
   new FunctionMaker('/srv', OPTIONS.defaults, new Map(known.map(fn => [fn.key, fn])), outerEnv)
 const HANDLER: Handler = {
@@ -15,7 +15,7 @@ const HANDLER: Handler = {
   file: { name: 'app.py', size: 1, mtimeMs: 1000 },
   fnFolder: 'a',
   layers: [],
-  env: parseFunctionEnv('{}', '').env,
+  env: parseFunctionEnv('{}', '').value.env,
   envProblem: null,
   helpers: NO_HELPERS,
   schema: null,
@@ -75,7 +75,7 @@ t.test('[invocation/adapters.2] an adapter that the language does not have is to
 })
 
 t.test('[discovery/layouts.29] functions of one folder share their environment', async t => {
-  const env = parseFunctionEnv('{"KEY": "v"}', '').env
+  const env = parseFunctionEnv('{"KEY": "v"}', '').value.env
   const shared = maker()
   const one = shared.make({ ...HANDLER, env }, IDENTITY, { kind: 'function' }, true)
   const two = shared.make({ ...HANDLER, env }, { ...IDENTITY, name: 'b' }, { kind: 'function' }, true)

@@ -70,6 +70,17 @@ t.test('[discovery/layouts.35] each trouble is a warning and the rest is served'
     'SYMLINK_LOOP self.js',
     'SYMLINK_LOOP wide/whole',
   ])
+  const messageOf = (code: string) => discovery.warnings.find(one => one.code === code)?.message
+  t.match(messageOf('SPECIAL_FILE'), /pipe is neither a file nor a folder|fn\.config\.json is neither/)
+  t.match(
+    discovery.warnings
+      .filter(({ code }) => code === 'CONFIG_NOT_JSON')
+      .map(({ message, hint }) => `${message} ${hint}`),
+    [
+      /^big\/fn\.config\.json is not read: it has \d{7} bytes, at most 1048576/,
+      /^latin.* is not UTF-8 text Save .* UTF-8/,
+    ],
+  )
   t.same(discovery.claims.map(({ pattern }) => pattern.text).sort(), [
     '/a/b/y',
     '/a/x',
@@ -132,6 +143,7 @@ t.test('[discovery/layouts.41] a machine that has nothing left loses no route', 
     }
   }
   const none = snapshotOf(tree.root, { disk: refusing({ '/a': 'EMFILE' }) })
+  t.match(none.shortage?.message, /too many open files/)
   t.match(none, {
     shortage: { code: 'TREE_NOT_READ' },
     root: { dirs: [{ name: 'a', files: [] }, { name: 'b' }, { name: 'c' }] },
@@ -157,6 +169,7 @@ t.test('[discovery/layouts.35] a folder of 10,000 entries is served with a warni
   }
   const discovery = discover(snapshotOf(tree.root, { disk }), OPTIONS)
   t.same(codesOf(discovery), ['LARGE_FOLDER data'])
+  t.match(discovery.warnings[0]?.message, /^data has 10001 entries; reloads are slow from 10000/)
   t.same(routesOf(discovery), ['GET /data/a data/a.js'])
 })
 
@@ -248,3 +261,32 @@ t.test('[discovery/layouts.1, discovery/layouts.2] the slow way gives the same, 
   t.same(slow, snapshotOf(tree.root))
   t.ok(turns >= 2, `${turns} turns`)
 })
+
+t.test(
+  '[discovery/layouts.35] a tree of more than 100,000 folders is read up to that number, with one warning',
+  async t => {
+    const tree = makeTree({ 'one/': '' })
+    t.teardown(tree.cleanup)
+    const base = NODE_DISK.readdir(tree.root)[0]!
+    const entries = Array.from({ length: 100_002 }, (_, index) =>
+      Object.assign(Object.create(base), { name: `d${String(index).padStart(6, '0')}` }),
+    )
+    const disk: Disk = { ...NODE_DISK, readdir: path => (path === tree.root ? entries : []) }
+    const { root } = snapshotOf(tree.root, { disk })
+    const skipped = root.dirs.filter(dir => dir.skipped !== null)
+    t.same(
+      skipped.map(({ name }) => name),
+      ['d099999', 'd100000', 'd100001'],
+    )
+    t.match(
+      skipped.flatMap(({ problems }) => problems),
+      [
+        {
+          code: 'TREE_TOO_LARGE',
+          path: 'd099999',
+          message: /the folders after it are not read: .* more than 100000 folders/,
+        },
+      ],
+    )
+  },
+)

@@ -2,10 +2,10 @@ import { type FSWatcher, mkdirSync, renameSync, rmSync, watch, writeFileSync } f
 import { basename, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
-import { ChangeQueue } from '../../lib/discovery/change-queue.ts'
+import { ChangeQueue } from '../../lib/discovery/watch.ts'
 import type { DirNode } from '../../lib/discovery/snapshot.ts'
 import { TreeWatcher, type TreeWatchOptions, watchPlain } from '../../lib/discovery/tree-watcher.ts'
-import { snapshotOf } from '../helpers/discovery.ts'
+import { ReadTree, snapshotOf } from '../helpers/discovery.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 
 /** Collects what a watcher marks, as it is told later; `until` waits for it. */
@@ -16,11 +16,14 @@ class LineMessage {
     delayMs: 10,
     isHalfSaved: () => false,
     onChange: paths => {
+      this.reload(paths)
       for (const path of paths) this.paths.add(path)
       this.#wake()
     },
   })
   #wake: () => void = () => {}
+  /** Reads the tree again, as a gateway does. */
+  reload: (paths: ReadonlySet<string>) => void = () => {}
 
   readonly mark = (path: string): void => this.#queue.add(path)
 
@@ -44,12 +47,17 @@ async function watching(t: Test, entries: Record<string, TreeEntry>, options: Pa
     ...Object.fromEntries(Object.entries(entries).map(([path, entry]) => [`root/${path}`, entry])),
   })
   const told = new LineMessage()
+  const read = new ReadTree(tree.path('root'))
   let watcher!: TreeWatcher
+  told.reload = paths => {
+    read.read(paths)
+    watcher.sync()
+  }
   await new Promise<void>(onReady => {
     watcher = new TreeWatcher({
       clock: systemClock,
       rootPath: tree.path('root'),
-      excluded: () => new Set(),
+      snapshot: () => read.snapshot,
       watchFolder: watchPlain,
       mark: told.mark,
       onReady,
@@ -79,13 +87,13 @@ t.test('[discovery/layouts.37] written, new, renamed and deleted files and folde
   await told.until('a/fn.config.json', 'b/package.json')
   told.clear()
   write({ 'n/e/w/deep.js': '' })
-  await told.until('n', 'n/e', 'n/e/w')
+  await told.until('n')
   told.clear()
   write({ 'n/e/w/deep.js': 'in a folder that came up while watching' })
   await told.until('n/e/w/deep.js')
   told.clear()
   renameSync(path('b'), path('moved'))
-  await told.until('b', 'moved', 'moved/c')
+  await told.until('b', 'moved')
   told.clear()
   write({ 'moved/c/z.lua': 'x' })
   await told.until('moved/c/z.lua')
@@ -103,11 +111,13 @@ t.test('[discovery/layouts.37] written, new, renamed and deleted files and folde
 })
 
 t.test('[discovery/layouts.37] data and folders that are not read cause nothing', async t => {
-  const { told, write } = await watching(
-    t,
-    { 'a/x.js': '', 'node_modules/p/index.js': '', 'site/s.js': '', '.git/HEAD': '' },
-    { excluded: () => new Set(['site']) },
-  )
+  const { told, write } = await watching(t, {
+    'a/x.js': '',
+    'node_modules/p/index.js': '',
+    'site/s.js': '',
+    '.git/HEAD': '',
+    'fn.config.json': '{"assets": {"directory": "site"}}',
+  })
   write({
     'a/data.db': 'x',
     'a/notes.txt': 'x',
@@ -152,7 +162,7 @@ t.test('[discovery/layouts.38, discovery/layouts.36] the root goes and comes bac
   told.clear()
   mkdirSync(path('sub'), { recursive: true })
   writeFileSync(path('sub/b.js'), '')
-  await told.until('', 'sub')
+  await told.until('')
   told.clear()
   writeFileSync(path('sub/b.js'), 'x')
   await told.until('sub/b.js')
@@ -235,7 +245,7 @@ t.test('[discovery/layouts.37] a folder whose watch fails is watched again when 
   write({ 'c/y.js': '1' })
   await told.until('c/y.js')
   renameSync(path('a'), path('d'))
-  await told.until('d', 'd/b')
+  await told.until('d')
   t.not(open.get('b'), before)
   told.clear()
   write({ 'd/b/x.js': '1' })
@@ -255,7 +265,7 @@ t.test('[discovery/layouts.39] without watches left it closes and says so', asyn
   const watcher = new TreeWatcher({
     clock: systemClock,
     rootPath: tree.root,
-    excluded: () => new Set(),
+    snapshot: () => snapshotOf(tree.root),
     watchFolder,
     mark: path => t.fail(path),
     onReady: () => t.fail('ready'),
@@ -269,12 +279,13 @@ t.test('[discovery/layouts.39] without watches left it closes and says so', asyn
 t.test(
   '[discovery/layouts.37, discovery/layouts.32] folders that are excluded no longer are watched after a look',
   async t => {
-    let excluded = new Set(['site'])
-    const { told, watcher, write } = await watching(t, { 'site/s.js': '', 'a.js': '' }, { excluded: () => excluded })
-    excluded = new Set()
-    watcher.rescan()
-    write({ 'site/s.js': 'x' })
+    const config = (directory: string) => ({ 'fn.config.json': JSON.stringify({ assets: { directory } }) })
+    const { told, write } = await watching(t, { ...config('site'), 'site/s.js': '', 'a.js': '', 'web/w.js': '' })
+    write(config('web'))
+    await told.until('fn.config.json')
+    told.clear()
+    write({ 'web/w.js': 'x', 'site/s.js': 'x' })
     await told.until('site/s.js')
-    t.pass()
+    t.notOk(told.paths.has('web/w.js'), 'one that is excluded now is not')
   },
 )

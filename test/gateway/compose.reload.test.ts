@@ -6,6 +6,7 @@ import type { ReloaderOptions } from '../../lib/gateway/catalog-loader.ts'
 import { createCatalogLoader, createReloader, type GatewayContext, watchProject } from '../../lib/gateway/compose.ts'
 import type { Metrics } from '../../lib/observe/metrics.ts'
 import { SchemaStore } from '../../lib/validation/schema-store.ts'
+import { ReadTree } from '../helpers/discovery.ts'
 import { makeTree } from '../helpers/tree.ts'
 import type { Warning } from '../../lib/core/errors.ts'
 
@@ -41,7 +42,7 @@ t.test(
     const tree = makeTree({ 'functions/a.js': '1', '.env': 'A=1' })
     t.teardown(tree.cleanup)
     const warnings: Warning[] = []
-    let told: (paths: ReadonlySet<string>) => void = () => {}
+    let told: (paths: ReadonlySet<string> | null) => void = () => {}
     const context = {
       settings: { functionsRoot: tree.path('functions') },
       clock: systemClock,
@@ -49,11 +50,7 @@ t.test(
       journal: { warn: (warning: Warning) => void warnings.push(warning) },
       loaded: null,
     } as unknown as GatewayContext
-    const watcher = watchProject(
-      context,
-      () => null,
-      async paths => told(paths),
-    )
+    const watcher = watchProject(context, new ReadTree(tree.path('functions')), async paths => told(paths))
     t.teardown(() => watcher.close())
     // A watch keeps no process alive; the test has to.
     const alive = setInterval(() => {}, 60_000)
@@ -62,7 +59,7 @@ t.test(
     const change = async (name: string, text: string, isIt: (paths: ReadonlySet<string>) => boolean) => {
       const seen = new Promise<void>(resolve => {
         told = paths => {
-          if (isIt(paths)) resolve()
+          if (paths !== null && isIt(paths)) resolve()
         }
       })
       tree.write({ [name]: text })
@@ -104,7 +101,7 @@ t.test(
       if (changed !== null) told()
       return true
     }
-    const reloader = createReloader(context, metrics, load, () => null)
+    const reloader = createReloader(context, metrics, load, new ReadTree(tree.root))
     t.teardown(() => reloader.close())
     const alive = setInterval(() => {}, 60_000)
     t.teardown(() => clearInterval(alive))

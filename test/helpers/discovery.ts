@@ -4,6 +4,7 @@ import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
 import type { OuterEnv } from '../../lib/config/function-env.ts'
 import { createDiscoverer, type Discovery, type DiscoverOptions } from '../../lib/discovery/discover.ts'
 import { readSnapshotSync, type Snapshot, type SnapshotOptions } from '../../lib/discovery/snapshot.ts'
+import type { WatchedTree } from '../../lib/discovery/watch.ts'
 import { makeTree, type TreeEntry } from './tree.ts'
 
 export const OPTIONS: DiscoverOptions = {
@@ -20,6 +21,24 @@ export const OPTIONS: DiscoverOptions = {
 
 export function snapshotOf(rootPath: string, more: Partial<SnapshotOptions> = {}): Snapshot {
   return readSnapshotSync({ rootPath, ...SNAPSHOT_RULES, ...more })
+}
+
+/** A tree as a gateway reads it, for watchers. */
+export class ReadTree implements WatchedTree {
+  snapshot: Snapshot
+
+  constructor(rootPath: string) {
+    this.snapshot = snapshotOf(rootPath)
+  }
+
+  /** Reads it again after changes; null reads all of it. */
+  read(changed: Iterable<string> | null): void {
+    this.snapshot = snapshotOf(this.snapshot.rootPath, { previous: this.snapshot, changed })
+  }
+
+  async findChanged(): Promise<string[] | null> {
+    return snapshotOf(this.snapshot.rootPath, { previous: this.snapshot }) === this.snapshot ? [] : null
+  }
 }
 
 /** Discovers once. */

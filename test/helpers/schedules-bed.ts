@@ -3,10 +3,10 @@ import type { GatewayError, Warning } from '../../lib/core/errors.ts'
 import type { ScheduleRecord } from '../../lib/observe/events.ts'
 import type { ScheduledRun } from '../../lib/scheduler/schedule-runner.ts'
 import type { KeptStates, ScheduleState, ScheduleStore } from '../../lib/scheduler/schedule-store.ts'
+import { WorkQueue } from '../../lib/scheduler/keep-warm.ts'
 import { Schedules } from '../../lib/scheduler/scheduler.ts'
 import type { FakeClock } from './clock.ts'
 import { makeFn } from './fn.ts'
-import { WorkQueue } from '../../lib/scheduler/work-queue.ts'
 
 export const SCHEDULE: SchedulePolicy = {
   enabled: true,

@@ -3,7 +3,7 @@
 import type { JsonSchema } from '../../lib/config/fields.ts'
 import { FUNCTION_CONFIG } from '../../lib/config/function-config-fields.ts'
 import { FUNCTION_ENV_SCHEMA } from '../../lib/config/function-env.ts'
-import { ROUTES_FILE_SCHEMA } from '../../lib/config/routes-file.ts'
+import { ROUTES_FILE_SCHEMA } from '../../lib/config/function-config.ts'
 import { SETTING_OPTIONS, type SettingOption } from '../../lib/config/setting-options.ts'
 
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema'

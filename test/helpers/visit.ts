@@ -2,8 +2,8 @@
 
 import { NO_OUTER_ENV } from '../../lib/config/function-env.ts'
 import { ConfigReader, FolderFacts } from '../../lib/discovery/folder.ts'
-import { FunctionMaker } from '../../lib/discovery/functions.ts'
-import { Contribution, ROOT_CONTEXT, Visit } from '../../lib/discovery/visit.ts'
+import { Contribution, FunctionMaker } from '../../lib/discovery/functions.ts'
+import { ROOT_CONTEXT, Visit } from '../../lib/discovery/visit.ts'
 import { findFolder } from '../../lib/discovery/snapshot.ts'
 import type { DiscoverOptions } from '../../lib/discovery/discover.ts'
 import { OPTIONS, snapshotOf } from './discovery.ts'
@@ -18,11 +18,10 @@ export interface Visited {
   codes: string[]
 }
 
-/** Makes a tree, goes down to one folder, does something there, and says what came of it. */
+/** Makes a tree, goes down to one folder, and says what its handlers contribute. */
 export function visitFolder(
   entries: Record<string, TreeEntry>,
   path: string,
-  work: (visit: Visit, maker: FunctionMaker) => void,
   options: Partial<DiscoverOptions> = {},
 ): Visited {
   const tree = makeTree(entries)
@@ -38,7 +37,7 @@ export function visitFolder(
     const { part } = visit
     part.warnings.length = 0
     part.ignored.length = 0
-    work(visit, new FunctionMaker(tree.root, OPTIONS.defaults, new Map(), NO_OUTER_ENV))
+    visit.addHandlers(new FunctionMaker(tree.root, OPTIONS.defaults, new Map(), NO_OUTER_ENV))
     return {
       part,
       claims: part.claims

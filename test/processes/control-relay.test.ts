@@ -1,6 +1,6 @@
 import { request } from 'node:http'
 import t, { type Test } from 'tap'
-import { toPasswordHash } from '../../lib/config/password-hash.ts'
+import { toPasswordHash } from '../../lib/config/texts.ts'
 import { HttpServer } from '../../lib/http/server.ts'
 import { ControlRelay } from '../../lib/processes/control-relay.ts'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'

@@ -6,7 +6,7 @@ import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
-import { WorkQueue } from '../../lib/scheduler/work-queue.ts'
+import { WorkQueue } from '../../lib/scheduler/keep-warm.ts'
 
 const POLICY: KeepWarmPolicy = { enabled: true, minWarm: 1, pingEverySeconds: 45, idleTtlSeconds: 300 }
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Finding, toPlace } from '../../lib/config/findings.ts'
+import { type Finding, toPlace } from '../../lib/config/fields.ts'
 import { checkKeywords } from '../../lib/validation/schema-tree.ts'
 
 function check(schema: Record<string, unknown>): string[] {

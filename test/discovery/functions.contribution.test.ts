@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Contribution } from '../../lib/discovery/visit.ts'
+import { Contribution } from '../../lib/discovery/functions.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const FN = makeFn({ policy: { allowHosts: ['a.test'] } })

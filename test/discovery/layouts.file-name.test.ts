@@ -7,7 +7,7 @@ import {
   nameToSegment,
   parseFileName,
   type RouteFile,
-} from '../../lib/discovery/file-name.ts'
+} from '../../lib/discovery/layouts.ts'
 
 const routeOf = (name: string): RouteFile => {
   const parsed = parseFileName(name)

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { readAdminToken, readSecrets } from '../../lib/config/secret-file.ts'
+import { readAdminToken, readSecrets } from '../../lib/config/setting-checks.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { makeTree } from '../helpers/tree.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parsePasswordHash } from '../../lib/config/password-hash.ts'
+import { parsePasswordHash } from '../../lib/config/texts.ts'
 
 const SALT = 'ab'.repeat(16)
 const DIGEST = 'cd'.repeat(32)

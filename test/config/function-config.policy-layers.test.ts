@@ -1,12 +1,11 @@
 import t from 'tap'
-import { type FunctionConfig, parseFunctionConfigValue } from '../../lib/config/function-config.ts'
-import { mergePolicies } from '../../lib/config/policy-layers.ts'
+import { type FunctionConfig, mergePolicies, parseFunctionConfigValue } from '../../lib/config/function-config.ts'
 import type { Warning } from '../../lib/core/errors.ts'
 import { METHODS } from '../../lib/core/identity.ts'
 
 /** A config that has nothing wrong. */
 function configOf(value: unknown): FunctionConfig {
-  const { config, problems } = parseFunctionConfigValue(value, 'users/fn.config.json')
+  const { value: config, warnings: problems } = parseFunctionConfigValue(value, 'users/fn.config.json')
   t.notOk(
     problems.some(({ code }) => code === 'CONFIG_VALUE'),
     JSON.stringify(value),

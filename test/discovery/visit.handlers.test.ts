@@ -1,12 +1,11 @@
 import t from 'tap'
-import { addHandlers } from '../../lib/discovery/handlers.ts'
 import { visitFolder } from '../helpers/visit.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
 import type { DiscoverOptions } from '../../lib/discovery/discover.ts'
 
 const config = (json: unknown) => ({ json })
 const handlers = (entries: Record<string, TreeEntry>, path: string, options: Partial<DiscoverOptions> = {}) =>
-  visitFolder(entries, path, addHandlers, options)
+  visitFolder(entries, path, options)
 
 t.test('[discovery/layouts.22, discovery/layouts.20] the routes of a function', async t => {
   t.same(handlers({ 'x/handler.js': '' }, 'x').claims, ['GET /x x/handler.js'], 'its folder alone')
@@ -68,7 +67,7 @@ t.test('[discovery/layouts.22, discovery/layouts.20] the routes of a function', 
 
 t.test('[validation/schema-file.8] the file that describes a handler', async t => {
   const schemasOf = (entries: Record<string, TreeEntry>, path: string) => {
-    const { part } = visitFolder(entries, path, addHandlers)
+    const { part } = visitFolder(entries, path)
     return [
       ...part.functions.map(fn => `${fn.entryFile} ${fn.schema?.path ?? '-'}`),
       ...part.warnings.map(warning => `${warning.code} ${warning.path}`),

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import t from 'tap'
-import { looksCut } from '../../lib/discovery/change-queue.ts'
+import { looksCut } from '../../lib/discovery/watch.ts'
 
 /** A handler per language, with text that looks like code in comments and strings. */
 const WHOLE: Record<string, string> = {

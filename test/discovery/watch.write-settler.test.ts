@@ -1,6 +1,6 @@
 import { truncateSync, unlinkSync, utimesSync } from 'node:fs'
 import t from 'tap'
-import { WriteSettler } from '../../lib/discovery/change-queue.ts'
+import { WriteSettler } from '../../lib/discovery/watch.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const TEXT = 'export const handler = () => ({ status: 200 })\n'

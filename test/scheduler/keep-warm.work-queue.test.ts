@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Work, WORK_PER_TURN, WorkQueue } from '../../lib/scheduler/work-queue.ts'
+import { type Work, WORK_PER_TURN, WorkQueue } from '../../lib/scheduler/keep-warm.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { createRandom } from '../helpers/random.ts'
 

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import type { FSWatcher } from 'node:fs'
 import t from 'tap'
-import { watchEnvFiles } from '../../lib/discovery/outside-watcher.ts'
+import { watchEnvFiles } from '../../lib/discovery/watch.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeTree } from '../helpers/tree.ts'
 

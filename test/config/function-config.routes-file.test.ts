@@ -1,8 +1,11 @@
 import t from 'tap'
-import { parseRoutesFile } from '../../lib/config/routes-file.ts'
+import { parseRoutesFile } from '../../lib/config/function-config.ts'
 
 const FILE = 'shop/fn.routes.json'
-const parse = (value: unknown) => parseRoutesFile(JSON.stringify(value), FILE)
+const parse = (given: unknown) => {
+  const { value: routes, warnings: problems } = parseRoutesFile(JSON.stringify(given), FILE)
+  return { routes, problems }
+}
 
 t.test('[config/function-config.18] a line gives methods, path and file', async t => {
   const cases: [definition: string, target: string, methods: string[], path: string, file: string][] = [
@@ -73,9 +76,9 @@ t.test('[config/function-config.20] a file of another shape has no routes and on
   t.match(parse({ $schema: 'x', route: {}, routes: {} }).problems, [
     { message: /route is not a known key, did you mean routes/ },
   ])
-  t.match(parseRoutesFile('{"routes": {', FILE), { routes: [], problems: [{ code: 'CONFIG_NOT_JSON' }] })
+  t.match(parseRoutesFile('{"routes": {', FILE), { value: [], warnings: [{ code: 'CONFIG_NOT_JSON' }] })
   t.same(
-    parseRoutesFile('{"routes":{"/a":"a.js","/a":"b.js"}}', FILE).routes.map(({ target }) => target),
+    parseRoutesFile('{"routes":{"/a":"a.js","/a":"b.js"}}', FILE).value.map(({ target }) => target),
     ['b.js'],
   )
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ChangeQueue } from '../../lib/discovery/change-queue.ts'
+import { ChangeQueue } from '../../lib/discovery/watch.ts'
 import { FakeClock } from '../helpers/clock.ts'
 
 function setUp(halves: boolean[] = []) {

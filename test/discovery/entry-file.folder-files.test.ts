@@ -1,7 +1,7 @@
 import t from 'tap'
 import { parseFunctionConfig } from '../../lib/config/function-config.ts'
 import { RUNTIMES, type RuntimeName } from '../../lib/core/identity.ts'
-import { type FolderView, sameView, sortFiles } from '../../lib/discovery/folder.ts'
+import { type FolderView, sameView, sortFiles } from '../../lib/discovery/entry-file.ts'
 import { snapshotOf } from '../helpers/discovery.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -22,7 +22,7 @@ function sort(names: string, { config, view = TOP, enabled = RUNTIMES, folder = 
   try {
     const { root } = snapshotOf(tree.root)
     const node = folder === '' ? root : root.dirs[0]!
-    const parsed = config === undefined ? null : parseFunctionConfig(JSON.stringify(config), '').config
+    const parsed = config === undefined ? null : parseFunctionConfig(JSON.stringify(config), '').value
     const { kind, entries, takenMethods, routes, helpers, ignored, warnings } = sortFiles(
       node,
       parsed,

@@ -1,10 +1,9 @@
 import t from 'tap'
-import { addHandlers } from '../../lib/discovery/handlers.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
 import { visitFolder } from '../helpers/visit.ts'
 
 const config = (json: unknown) => ({ json })
-const whole = (entries: Record<string, TreeEntry>, path: string) => visitFolder(entries, path, addHandlers)
+const whole = (entries: Record<string, TreeEntry>, path: string) => visitFolder(entries, path)
 
 t.test('[discovery/layouts.4, discovery/layouts.12] each file is a function with a route', async t => {
   const visited = whole({ 'a/x.js': '', 'a/post.y.[id].py': '', 'a/_z.js': '' }, 'a')

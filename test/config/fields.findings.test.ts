@@ -13,7 +13,7 @@ import {
   showValue,
   toPlace,
   toWarnings,
-} from '../../lib/config/findings.ts'
+} from '../../lib/config/fields.ts'
 
 function read<T>(field: fields.Field<T>, value: unknown, name = 'limit') {
   const findings: Finding[] = []
