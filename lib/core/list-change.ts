@@ -1,6 +1,6 @@
 /** Differences between two lists, for lists of ten thousand of which few items change. Owner: page router/route-table. */
 
-export interface ListChange<T> {
+interface ListChange<T> {
   readonly gone: readonly T[]
   readonly fresh: readonly T[]
 }

@@ -34,9 +34,9 @@ import { JOB_BACKOFF, JOB_MAX_ATTEMPTS, JOB_RETRY_DELAY_MS, MAX_JOB_DELAY_MS } f
 import { parsePattern } from '../core/pattern.ts'
 import { toFunctionPath } from '../core/versions.ts'
 import { toCallBody, withBodyType } from '../invocation/internal-call.ts'
-import { checkPolicy, isMethodAllowed, toMethodError } from '../invocation/policy.ts'
+import { checkPolicy, isMethodAllowed, toMethodError } from '../invocation/invoke.ts'
 import { fillRoute } from '../router/call-route.ts'
-import { normalizePath, unescapeCanonical } from '../router/path.ts'
+import { normalizePath, unescapeCanonical } from '../router/radix-tree.ts'
 import type { Idempotency, Job, JobRequest } from './job.ts'
 import { HIDDEN } from '../core/text.ts'
 

@@ -81,9 +81,8 @@ export class Settlement {
   /** Listed routes of versions that another function already has, with its claim. */
   readonly barred: ReadonlyMap<RouteEntry, RouteEntry>
   /** By index in METHODS. */
-  readonly #owners: readonly (Owner | null)[]
+  readonly owners: readonly (Owner | null)[]
 
-  /** @param owners - by index in METHODS */
   constructor(
     entries: readonly RouteEntry[],
     owners: readonly (Owner | null)[],
@@ -100,18 +99,13 @@ export class Settlement {
     this.losses = losses
     this.conflicts = conflicts
     this.barred = barred
-    this.#owners = owners
-  }
-
-  /** @param index - in METHODS */
-  ownerOf(index: number): Owner | null {
-    return this.#owners[index] ?? null
+    this.owners = owners
   }
 
   /** Methods of an entry that some host reaches: neither lost nor disputed for all of its hosts. */
   ownedMethods(entry: RouteEntry): Method[] {
     return METHODS.filter((_, index) => {
-      let owner = this.ownerOf(index)
+      let owner = this.owners[index] ?? null
       while (owner !== null && owner.entry !== entry) owner = owner.next
       return owner !== null && !owner.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
     })
