@@ -95,7 +95,6 @@ function fail(exchange: Exchange, error: GatewayError): void {
 }
 
 const KIB = 1024
-/** A longer body is copied. */
 const GATHER_BYTES = 16 * KIB
 /** Memory for the next part of it: as much as has come, so that a length that is a lie takes little. */
 const MIN_PART_BYTES = 128 * KIB

@@ -33,7 +33,6 @@ const OWN_OPENAPI_PATH = `${FILES_PATH}openapi.json`
 /** The rest of a route that answers at its folder too, such as `[[...slug]].js`. */
 const OPTIONAL_CATCH_ALL = /^\/:[^/]*\*\?$/
 
-/** The documents by their path. */
 export const DOCUMENTS: ReadonlyMap<string, string> = new Map([
   [OPENAPI_PATH, 'the OpenAPI document'],
   [DOCS_PATH, 'the documentation page'],

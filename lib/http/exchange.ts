@@ -105,7 +105,6 @@ export interface Abandonable {
 
 /** How steps and calls answer; Responder documents each way. */
 export interface ExchangeResponder {
-  /** Memory for bodies. */
   readonly pool: BytePool
   readonly descriptors: Descriptors
   send(exchange: Exchange, status: number, headers: string[], body: Buffer | string | null, isConstant?: boolean): void
@@ -123,7 +122,6 @@ export interface ExchangeResponder {
   onDisconnect(exchange: Exchange): void
 }
 
-/** One request and how it is answered. */
 export class Exchange {
   readonly req: HttpRequest
   readonly res: HttpResponse
@@ -166,11 +164,9 @@ export class Exchange {
   resume: (() => void) | null = null
   /** Cross-origin headers of the answer, names and values in turn; a handler's own are dropped for them. */
   cors: readonly string[] | null = null
-  /** Work to stop when the client leaves. */
   work: Abandonable | null = null
   /** The body, where a host application's parser has read it. */
   parsedBody: Buffer | null = null
-  /** Waiting for the rest of the body. */
   bodyReceiver: BodyReceiver | null = null
   /** The memory of its body, which is free when the exchange is over. */
   upload: { free(): void } | null = null
@@ -219,7 +215,6 @@ export class Exchange {
     this.connection = connection
   }
 
-  /** True when the message says that it has a body. */
   get hasBody(): boolean {
     const { contentLength, transferEncoding } = this.head
     return transferEncoding !== null || (contentLength !== null && contentLength !== '0')
@@ -238,7 +233,6 @@ export class Exchange {
     this.connection.remove(this)
   }
 
-  /** The client is gone. */
   onDisconnect(): void {
     if (this.ended) return
     this.aborted = true
@@ -278,7 +272,6 @@ export class ClientConnection {
 
   readonly #socket: HttpSocket
   #last: Exchange | null = null
-  /** Open exchanges. */
   #open = 0
   /** Requests begun since others had a turn. */
   #begun = 0
@@ -321,7 +314,6 @@ export class ClientConnection {
     return open + Math.max(this.#unread, written) >= MAX_UNREAD_BYTES
   }
 
-  /** True when requests wait that were not begun. */
   get hasWaiting(): boolean {
     return this.#waiting.length > 0
   }
@@ -331,7 +323,6 @@ export class ClientConnection {
     this.#waiting.push(begin)
   }
 
-  /** Requests that wait are not begun any more. */
   dropWaiting(): void {
     this.#waiting = []
   }
@@ -349,7 +340,6 @@ export class ClientConnection {
     if (this.#open >= MAX_OPEN_EXCHANGES) this.#hold()
   }
 
-  /** The exchange is over. */
   remove(exchange: Exchange): void {
     const { previousOpen, nextOpen } = exchange
     if (previousOpen === null && this.first !== exchange) return

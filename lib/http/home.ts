@@ -29,9 +29,7 @@ export interface HomeOptions {
   isAsset(path: string): boolean
 }
 
-/** The home of a folder. */
 export interface ChosenHome {
-  /** Public path of the folder. */
   folder: string
   kind: 'route' | 'redirect'
   target: string

@@ -240,10 +240,9 @@ interface RoutingInfo {
 
 /**
  * Makes the debug headers of a function that asks for them, and in development the one of a function whose newest version cannot be loaded.
- * One per gateway, because it keeps each function's fixed part. Rule 3 of §4.1.
+ * Rule 3 of §4.1.
  */
 export class DebugHeaders {
-  readonly #fixed = new WeakMap<FunctionVersion, readonly string[]>()
   readonly #describe: (call: Call) => RoutingInfo
   readonly #production: boolean
 
@@ -255,16 +254,19 @@ export class DebugHeaders {
 
   /** @returns names and values in turn */
   of(call: Call, latencyMs: number): string[] {
+    const { fn, id, loadError, stdout, stderr } = call
     const { routing, socketIndex, cold } = this.#describe(call)
-    const state = call.loadError !== null ? 'stale' : cold ? 'cold' : 'warm'
+    const { maxWorkers, maxQueue } = toAdmissionLimits(fn.policy)
+    const state = loadError !== null ? 'stale' : cold ? 'cold' : 'warm'
     const headers = [
-      ...this.#fixedOf(call.fn),
-      ...['X-Fn-Request-Id', call.id, 'X-Fn-Runtime-Routing', routing],
+      ...['X-Fn-Runtime', fn.runtime, 'X-Fn-Function', fn.name, 'X-Fn-Version', fn.version ?? DEFAULT_VERSION_LABEL],
+      ...['X-Fn-Worker-Pool-Max-Workers', String(maxWorkers), 'X-Fn-Worker-Pool-Max-Queue', String(maxQueue)],
+      ...['X-Fn-Request-Id', id, 'X-Fn-Runtime-Routing', routing],
       ...['X-Fn-Latency-Ms', latencyMs.toFixed(1), 'X-Fn-Function-State', state],
     ]
     if (socketIndex !== null) headers.push('X-Fn-Runtime-Socket-Index', String(socketIndex))
-    if (call.stdout !== '') headers.push('X-Fn-Stdout', toPreview(call.stdout))
-    if (call.stderr !== '') headers.push('X-Fn-Stderr', toPreview(call.stderr))
+    if (stdout !== '') headers.push('X-Fn-Stdout', toPreview(stdout))
+    if (stderr !== '') headers.push('X-Fn-Stderr', toPreview(stderr))
     return headers
   }
 
@@ -272,21 +274,6 @@ export class DebugHeaders {
   ofLoadError({ entryFile }: FunctionVersion, { message, detail }: GatewayError): string[] {
     if (this.#production) return []
     return ['X-Fn-Load-Error', toPreview(toFailureText(message, entryFile, detail ?? {}).headline)]
-  }
-
-  #fixedOf(fn: FunctionVersion): readonly string[] {
-    let fixed = this.#fixed.get(fn)
-    if (fixed === undefined) {
-      const limits = toAdmissionLimits(fn.policy)
-      const version = fn.version ?? DEFAULT_VERSION_LABEL
-      fixed = [
-        ...['X-Fn-Runtime', fn.runtime, 'X-Fn-Function', fn.name, 'X-Fn-Version', version],
-        ...['X-Fn-Worker-Pool-Max-Workers', String(limits.maxWorkers)],
-        ...['X-Fn-Worker-Pool-Max-Queue', String(limits.maxQueue)],
-      ]
-      this.#fixed.set(fn, fixed)
-    }
-    return fixed
   }
 }
 

@@ -34,7 +34,6 @@ export interface OpenApiFacts {
   hints: ReadonlyMap<string, HandlerHints>
   /** A function's `schema.json`; null without one. */
   schemaOf: (fn: FunctionVersion) => SchemaFile | null
-  /** Base address in `servers`. */
   baseUrl: string
   /** Paths of the control plane with their methods; empty unless they are wanted. */
   internal: readonly { path: string; methods: readonly string[] }[]
@@ -84,7 +83,6 @@ function toErrorResponse(description: string): Json {
 
 interface TemplateParam {
   name: string
-  /** A catch-all. */
   isRest: boolean
 }
 
@@ -333,7 +331,6 @@ function toResponse(status: string, schema: Schema, embedded: Schema, isShared: 
   return { description, content: { [type]: { schema: hasBoth ? { anyOf: [embedded, ERROR_SCHEMA] } : embedded } } }
 }
 
-/** The part of one function's file. */
 interface FunctionSchemas {
   sectionsOf: (method: Method) => Sections
   definitions: SchemaFile['definitions']

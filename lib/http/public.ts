@@ -31,7 +31,6 @@ import { type DebugHeaders, HttpCall } from './http-call.ts'
 import { Refusals } from './refusals.ts'
 import type { Responder } from './respond.ts'
 
-/** The part of the catalog that a request needs. */
 export interface PublicCatalog {
   readonly routes: Pick<RouteTable, 'find' | 'leaves' | 'candidates'>
   /** In order: docs, homes, assets that come first. Each may answer, change `path`, or do nothing. */
@@ -184,7 +183,6 @@ export class PublicHandler {
     return true
   }
 
-  /** Runs a function for an exchange. */
   #call(exchange: Exchange, fn: FunctionVersion, params: Readonly<Record<string, string>>): void {
     const { invoker, clock, debug } = this.#options
     const { policy } = fn

@@ -1,6 +1,6 @@
 /**
- * Refusals of routes: prepared once, and sent several at a time, because a body would be read before it is thrown away. In development
- * they name the routes that may have been meant. Owner: §4.1.
+ * Refusals of routes, each prepared once and sent several at a time: an error made for every one would cost more than the rest of it, and
+ * a client that is woken once has several to read. In development they name the routes that may have been meant. Owner: §4.1.
  */
 
 import { editDistance } from '../config/findings.ts'
@@ -38,7 +38,6 @@ export class Refusals {
     this.#nearest = clock === null ? null : new NearestRoutes(clock)
   }
 
-  /** Answers at once, or at the end of the poll phase, when a short body has come and was dropped. */
   send(exchange: Exchange, found: RouteRefusal, routes: Routes): void {
     const hint = this.#nearest === null ? null : this.#hintOf(exchange, found, routes, this.#nearest)
     if (hint !== null) {
@@ -55,23 +54,14 @@ export class Refusals {
     if (hasBody) req.leaveBody!()
     this.#due.push({ exchange, refusal })
     if (this.#due.length === 1) setImmediate(this.#sendDue)
-    // The parser has not reached the end of its body yet.
+    // The parser has not reached the end of a short body before the end of the poll phase.
     else if (this.#due.length >= REFUSALS_AT_ONCE && !hasBody) this.#sendDue()
   }
 
   readonly #sendDue = (): void => {
     const due = this.#due
     this.#due = []
-    for (const { exchange, refusal } of due) {
-      if (exchange.ended) continue
-      const { req, responder } = exchange
-      const { error, head, body } = refusal
-      exchange.error = error
-      if (responder.sendPrepared(exchange, head, body)) continue
-      // The error lets the rest of the body pass and waits for its end.
-      if (!req.complete) req.awaitEnd?.()
-      responder.sendError(exchange, error)
-    }
+    for (const { exchange, refusal } of due) if (!exchange.ended) answer(exchange, refusal)
   }
 
   #of(found: RouteRefusal): Refusal {
@@ -99,6 +89,15 @@ export class Refusals {
     const shown = more > 0 ? [...claims.slice(0, MAX_CLAIMS), `${more} more`] : claims
     return shown.length === 0 ? null : `claims of this path: ${shown.join('; ')}`
   }
+}
+
+function answer(exchange: Exchange, { error, head, body }: Refusal): void {
+  const { req, responder } = exchange
+  exchange.error = error
+  if (responder.sendPrepared(exchange, head, body)) return
+  // The error lets the rest of the body pass and waits for its end.
+  if (!req.complete) req.awaitEnd?.()
+  responder.sendError(exchange, error)
 }
 
 function toError({ code, message, allow }: RouteRefusal, hint: string | null): GatewayError {

@@ -310,7 +310,6 @@ export class Responder implements ExchangeResponder {
     this.#options.onFinished?.(exchange)
   }
 
-  /** The client left before its answer was complete. */
   onDisconnect(exchange: Exchange): void {
     this.#end(exchange)
     this.#options.onFinished?.(exchange)
@@ -443,7 +442,6 @@ export function toPreparedHead(status: number, headers: readonly string[]): Prep
   return head
 }
 
-/** A strong entity tag of bytes. */
 export function toContentTag(body: Buffer): string {
   return `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
 }
@@ -482,7 +480,6 @@ export interface PackedFile {
   readonly packed: ConstantAnswer
 }
 
-/** @param cache - `Cache-Control` */
 export async function toPackedFile(bytes: Buffer, type: string, cache?: string): Promise<PackedFile> {
   const shared = ['X-Content-Type-Options', 'nosniff', 'Vary', 'Accept-Encoding']
   return {
@@ -491,7 +488,6 @@ export async function toPackedFile(bytes: Buffer, type: string, cache?: string):
   }
 }
 
-/** Sends the form that the client takes. */
 export function sendPackedFile(exchange: Exchange, { plain, packed }: PackedFile): void {
   const accepted = headerOf(exchange.req.rawHeaders, 'accept-encoding') ?? ''
   sendConstant(exchange, /\bgzip\b(?!;q=0(?:\D|$))/.test(accepted) ? packed : plain)

@@ -152,7 +152,6 @@ export class HttpServer {
     return this.#server.listening
   }
 
-  /** Open ones. */
   get connections(): number {
     return this.#sockets.size
   }
@@ -433,7 +432,6 @@ export class StartGate {
     }
   }
 
-  /** Begins what waits, in its order. */
   open(): void {
     for (const { begin } of this.#empty()) begin()
   }

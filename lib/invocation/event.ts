@@ -16,7 +16,6 @@ export interface EventParts {
   /** Wall clock, ms. */
   ts: number
   method: string
-  /** Decoded path without query. */
   path: string
   /** Target as the client wrote it, with query. */
   rawPath: string
@@ -25,7 +24,6 @@ export interface EventParts {
   headersJson: string
   ip: string
   userAgent: string | null
-  /** Cookie header as forwarded. */
   cookie: string | null
   userJson: string
   triggerJson: string

@@ -16,24 +16,16 @@ const KNOWN_HEADER_NAMES = 512
 export const SESSION_COOKIE = 'fngw_session'
 /** Headers with this start are markers between parts of the gateway. */
 export const INTERNAL_PREFIX = 'x-fn-internal-'
-/** The admin token's header. */
 export const ADMIN_TOKEN_HEADER = 'x-fn-admin-token'
 /** Marks calls that the gateway makes by itself, such as pings; from a client it would be a forgery. */
 export const TRIGGER_HEADER = 'x-fn-trigger'
 
 /** Headers about one connection, not about the message (RFC 9110 7.6.1, RFC 2616 13.5.1). */
 export const HOP_BY_HOP: ReadonlySet<string> = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authorization',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
+  ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authorization'],
+  ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
 ])
 
-/** The header block of a request, as the gateway reads it. */
 export class RequestHead {
   /** As received, names and values in turn. */
   readonly raw: readonly string[]
@@ -90,12 +82,8 @@ const FIELD_OF: ReadonlyMap<string, TextField> = new Map([
 
 /** True for a header that a handler may see, whatever its value. */
 export function isForwardedHeader(lowerName: string): boolean {
-  return (
-    lowerName !== ADMIN_TOKEN_HEADER &&
-    lowerName !== TRIGGER_HEADER &&
-    !HOP_BY_HOP.has(lowerName) &&
-    !lowerName.startsWith(INTERNAL_PREFIX)
-  )
+  if (lowerName === ADMIN_TOKEN_HEADER || lowerName === TRIGGER_HEADER) return false
+  return !HOP_BY_HOP.has(lowerName) && !lowerName.startsWith(INTERNAL_PREFIX)
 }
 
 /** Reads header blocks; one per gateway, because it remembers the names it met. */
@@ -324,15 +312,10 @@ export class TrustedProxies {
 
 const USUAL_HEADER = 'x-forwarded-for'
 /** Headers that name a client by its address. */
-const NAMING = [
-  USUAL_HEADER,
-  'forwarded',
-  'x-real-ip',
-  'cf-connecting-ip',
-  'true-client-ip',
-  'x-client-ip',
-  'x-cluster-client-ip',
-] as const
+const NAMING: readonly string[] = [
+  ...[USUAL_HEADER, 'forwarded', 'x-real-ip', 'cf-connecting-ip'],
+  ...['true-client-ip', 'x-client-ip', 'x-cluster-client-ip'],
+]
 /** Of an element of `Forwarded` (RFC 7239). */
 const FOR = /(?:^|;)\s*for\s*=\s*("[^"]*"|[^\s;]*)/i
 

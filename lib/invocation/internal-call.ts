@@ -40,7 +40,6 @@ export interface InternalRequest {
   /** `traceparent` and `tracestate` of the caller; those among the headers come first. */
   trace?: string | null
   traceState?: string | null
-  /** Stops the call. */
   signal?: AbortSignal
   /** True ends the handler too when the call is stopped, instead of letting it go on to its deadline. */
   mustEnd?: boolean
@@ -49,11 +48,9 @@ export interface InternalRequest {
 }
 
 export interface InternalResult {
-  /** Of the call. */
   id: string
   /** Status of the answer, or of the refusal in `error`; 0 when the call was stopped. */
   status: number
-  /** Names and values in turn. */
   headers: readonly string[]
   body: Buffer
   stdout: string

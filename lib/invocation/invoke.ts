@@ -34,7 +34,6 @@ export function isMethodAllowed(fn: FunctionVersion, method: string): boolean {
   return (fn.policy.methods as readonly string[]).includes(wanted)
 }
 
-/** 405 with `Allow`. */
 export function toMethodError(methods: readonly Method[]): GatewayError {
   return new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers: { Allow: toAllow(methods) } })
 }
@@ -98,7 +97,6 @@ export abstract class Call extends RuntimeCall implements AdmissionCall {
   /** `traceparent` and `tracestate` of its work. */
   trace = ''
   traceState: string | null = null
-  /** Its span, where the host application traces. */
   span: OpenSpan | null = null
   /** True when captured output is wanted in `stdout` and `stderr`. */
   capture: boolean
@@ -136,7 +134,6 @@ export abstract class Call extends RuntimeCall implements AdmissionCall {
   /** A refusal or failure before any answer. */
   protected abstract onFailed(error: GatewayError): void
 
-  /** See ReplyHeads. */
   get sharesOrigin(): boolean {
     return this.invoker.heads.sharesOrigin
   }
@@ -239,7 +236,6 @@ export abstract class Call extends RuntimeCall implements AdmissionCall {
     else this.phase = 'done'
   }
 
-  /** Ends whatever goes on for it. */
   #stop(): void {
     if (this.phase !== 'queued') this.withdraw()
     this.stopEdge?.()

@@ -28,8 +28,11 @@ interface PathProblem {
   problem: string
 }
 
+const MALFORMED: PathProblem = { problem: 'malformed percent escape in path' }
 /** Something to decode, refuse, collapse or resolve. A segment that begins with a dot may be as harmless as `.well-known`. */
 const NEEDS_WORK = /[%\0]|\/[/.]/
+/** The same without escapes that stand for text of their segment: those of `%`, `.`, `/` and NUL do not. */
+const NEEDS_SEGMENTS = /\0|\/[/.]|%(?:2[5EF]|00)/i
 
 /**
  * Brings a raw path into canonical form: decodes each segment once, collapses slashes, drops a trailing one, resolves
@@ -39,11 +42,14 @@ const NEEDS_WORK = /[%\0]|\/[/.]/
  */
 export function normalizePath(rawPath: string): string | PathProblem {
   if (!rawPath.startsWith('/')) return { problem: 'path must start with a slash' }
-  if (!NEEDS_WORK.test(rawPath) && (rawPath.length === 1 || !rawPath.endsWith('/'))) return rawPath
+  if (rawPath.length === 1 || !rawPath.endsWith('/')) {
+    if (!NEEDS_WORK.test(rawPath)) return rawPath
+    if (!NEEDS_SEGMENTS.test(rawPath)) return decodePercent(rawPath) ?? MALFORMED
+  }
   const segments: string[] = []
   for (const raw of rawPath.split('/')) {
     const text = decodePercent(raw)
-    if (text === null) return { problem: 'malformed percent escape in path' }
+    if (text === null) return MALFORMED
     if (text.includes('\0')) return { problem: 'NUL in path' }
     if (text === '..' && segments.pop() === undefined) return { problem: 'path leaves the root' }
     if (text !== '' && text !== '.' && text !== '..') segments.push(escapeSegment(text))

@@ -185,7 +185,6 @@ interface Touched {
   entries: RouteEntry[]
 }
 
-/** Builds one table. */
 export function buildRouteTable(
   claims: readonly Claim[],
   { functions, forceUrl }: { functions: readonly FunctionVersion[]; forceUrl: boolean },

@@ -10,7 +10,6 @@ const NONE: readonly never[] = []
 const NONE_BARRED: ReadonlyMap<RouteEntry, RouteEntry> = new Map()
 const NO_PARAMS: RouteParams = Object.freeze(Object.create(null))
 
-/** A claim ready to be compared. */
 export interface RouteEntry {
   claim: Claim
   hosts: readonly HostRule[]
@@ -20,7 +19,6 @@ export interface RouteEntry {
   isAddress: boolean
 }
 
-/** The properties that decide between claims. */
 export function standingOf({ claim, forceUrl }: RouteEntry): ClaimStanding {
   const { fn, source, forced } = claim
   return { fnKey: fn.key, source, forced, versioned: fn.version !== null, forceUrl }
@@ -176,7 +174,6 @@ function findBarred(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, Rou
   return barred
 }
 
-/** True for the claim of a pinned version. */
 export function isVersioned({ claim }: RouteEntry): boolean {
   return claim.fn.version !== null
 }
