@@ -226,10 +226,10 @@ function sendForm(exchange: Exchange, form: AssetForm, decision: Decision): void
   if (status === 304) {
     responder.send(exchange, 304, form.validators.slice(), null)
   } else if (status === 412) {
-    responder.sendError(exchange, new GatewayError('BAD_REQUEST', 'precondition failed', { status }))
+    responder.sendError(exchange, new GatewayError('BAD_REQUEST', 'precondition failed', { status: 412 }))
   } else if (status === 416) {
     const headers = { 'Content-Range': `bytes */${state.size}` }
-    responder.sendError(exchange, new GatewayError('BAD_REQUEST', 'range not satisfiable', { status, headers }))
+    responder.sendError(exchange, new GatewayError('BAD_REQUEST', 'range not satisfiable', { status: 416, headers }))
   } else if (body === null || exchange.method === 'HEAD') {
     responder.send(exchange, 200, [...form.headers, 'Content-Length', String(state.size)], null)
   } else {
@@ -332,8 +332,8 @@ export class FileSender implements Abandonable {
           resolve(bytes === length ? memory : memory.subarray(0, bytes))
           return
         }
-        const why = error === null ? 'file became shorter while it was sent' : 'file cannot be read'
-        resolve(new GatewayError('INTERNAL', why, { cause: error ?? undefined }))
+        if (error === null) resolve(new GatewayError('INTERNAL', 'file became shorter while it was sent'))
+        else resolve(new GatewayError('INTERNAL', 'file cannot be read', { cause: error }))
         // The connection is cut: its client is not waited for.
         this.#wake?.()
       }),

@@ -272,8 +272,10 @@ function checkRequest(exchange: Exchange, proxies: TrustedProxies): GatewayError
   if (head.connection !== null && head.connection !== 'keep-alive' && UPGRADE.test(head.connection)) {
     const protocol = headerOf(head.raw, 'upgrade')
     if (protocol?.toLowerCase().includes('websocket') === true) {
-      const why = 'WebSocket is not supported: a handler can stream its answer, as server-sent events for example'
-      return new GatewayError('NOT_IMPLEMENTED', why)
+      return new GatewayError(
+        'NOT_IMPLEMENTED',
+        'WebSocket is not supported: a handler can stream its answer, as server-sent events for example',
+      )
     }
     // The parser drops the bytes that came in the same packet behind such a request: the next packet may begin in the middle of
     // a message and be read as a separate request.

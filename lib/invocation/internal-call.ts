@@ -117,10 +117,11 @@ class InternalCall extends Call {
     }
     // The largest that a worker reads; a client of HTTP cannot send so much.
     const { header: limit } = FRAME_LIMITS.call
-    if (Buffer.byteLength(this.header) > limit) {
-      const why = `query, headers and context are too large: together at most ${limit} bytes`
-      return new GatewayError('BODY_TOO_LARGE', why)
-    }
+    if (Buffer.byteLength(this.header) > limit)
+      return new GatewayError(
+        'BODY_TOO_LARGE',
+        `query, headers and context are too large: together at most ${limit} bytes`,
+      )
     if (signal?.aborted) return canceled()
     signal?.addEventListener('abort', this.#onAbort, { once: true })
     return null

@@ -29,18 +29,19 @@ const RETRY_AFTER = { 'Retry-After': '1' }
  */
 export function toAdmissionLimits(policy: Policy): AdmissionLimits {
   const pool = policy.workerPool?.enabled ? policy.workerPool : null
-  const code = pool === null ? 'CONCURRENCY_LIMIT' : 'POOL_OVERFLOW'
   const options = { status: pool?.overflowStatus ?? ERROR_STATUS.CONCURRENCY_LIMIT, headers: RETRY_AFTER }
-  const [overflow, queueTimeout] =
-    pool === null
-      ? ['concurrency limit reached', 'concurrency queue timeout']
-      : ['worker pool overflow', 'worker pool queue timeout']
   return {
     maxWorkers: toMaxActive(policy),
     maxQueue: pool?.maxQueue ?? policy.defaultQueue?.maxQueue ?? 0,
     queueTimeoutMs: pool?.queueTimeoutMs ?? policy.defaultQueue?.timeoutMs ?? 0,
-    overflow: new GatewayError(code, overflow!, options),
-    queueTimeout: new GatewayError(code, queueTimeout!, options),
+    overflow:
+      pool === null
+        ? new GatewayError('CONCURRENCY_LIMIT', 'concurrency limit reached', options)
+        : new GatewayError('POOL_OVERFLOW', 'worker pool overflow', options),
+    queueTimeout:
+      pool === null
+        ? new GatewayError('CONCURRENCY_LIMIT', 'concurrency queue timeout', options)
+        : new GatewayError('POOL_OVERFLOW', 'worker pool queue timeout', options),
   }
 }
 
