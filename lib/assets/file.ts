@@ -1,9 +1,8 @@
 /** A static file as it is sent: type, validators, caching. Owner: §2.11. */
 
-import { createHash } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import mime from 'mime'
-import { type PreparedHead, toPreparedHead } from '../http/respond.ts'
+import { type PreparedHead, toContentTag, toPreparedHead } from '../http/respond.ts'
 
 /** Seconds a file with a hash in its name may be kept by clients: a year. */
 const IMMUTABLE_MAX_AGE_SECONDS = 31_536_000
@@ -82,13 +81,8 @@ export function toForm(file: ReadFile, meta: FormMeta): AssetForm {
   if (meta.varies) validators.push('Vary', 'Accept-Encoding')
   // nosniff: a browser that guessed could run an uploaded text as a script.
   const headers = [
-    'Content-Type',
-    meta.type,
-    ...validators,
-    'Accept-Ranges',
-    'bytes',
-    'X-Content-Type-Options',
-    'nosniff',
+    ...['Content-Type', meta.type, ...validators],
+    ...['Accept-Ranges', 'bytes', 'X-Content-Type-Options', 'nosniff'],
   ]
   if (meta.coding !== null) headers.push('Content-Encoding', meta.coding)
   return { ...file, meta, etag, modifiedSeconds, headers, head: toPreparedHead(200, headers), validators }
@@ -100,10 +94,6 @@ export function toState({ dev, ino, size, mtimeMs, ctimeMs }: Stats): FileState 
 
 export function isSameState(a: FileState, b: FileState): boolean {
   return a.ino === b.ino && a.size === b.size && a.mtimeMs === b.mtimeMs && a.ctimeMs === b.ctimeMs && a.dev === b.dev
-}
-
-function toContentTag(body: Buffer): string {
-  return `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
 }
 
 /** For files that are not read whole. The time in units of 1/1024 ms, finer than file systems count it. */

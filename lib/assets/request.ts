@@ -1,7 +1,7 @@
 /** A request for a static file: its headers, the name it asks for, conditions and ranges (RFC 9110 sections 13 and 14). Owner: §2.11. */
 
 import { headerOf, matchesTag } from '../core/http-text.ts'
-import { unescapeCanonical } from '../router/path.ts'
+import { unescapeCanonical } from '../router/radix-tree.ts'
 import type { Asset, AssetForm, Coding } from './file.ts'
 
 /** Headers that decide about the answer; null when absent, repeated ones joined. */

@@ -13,17 +13,16 @@
  *           stat, realpath, open, fstat, read, fstat ─► remembered
  *
  * Each request is answered from a look at the disk that was under way or began when it arrived, and requests for one name
- * share the look: a change is not seen late. A compressed form that was not there is not looked for while the file's folder
- * is as it was: files of one folder share that look. Only a file that is asked for many times within a moment is not looked at for
+ * share the look: a change is not seen late. Only a file that is asked for many times within a moment is not looked at for
  * each of them, see Known.
  */
 
 import { constants, type Stats, stat } from 'node:fs'
-import { type FileHandle, open, realpath, stat as statAsync } from 'node:fs/promises'
+import { type FileHandle, lstat, open, readdir, realpath, stat as statAsync } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { AbsentForms, ASSET_LISTING_MS, ASSET_SETTLE_MS, FolderLook, FORMS } from './folder-look.ts'
-import { type Asset, type AssetForm, isSameState, type ReadFile, toAsset, toState } from './file.ts'
+import { KeyedMutex } from '../core/semaphore.ts'
+import { type Asset, type AssetForm, type FileState, isSameState, type ReadFile, toAsset, toState } from './file.ts'
 
 /** Files up to this size are kept in memory, up to a number of bytes and files in all. */
 export const MAX_CACHED_ASSET_BYTES = 1024 * 1024
@@ -31,25 +30,21 @@ const ASSET_CACHE_BYTES = 64 * 1024 * 1024
 const ASSET_CACHE_FILES = 4096
 /** A `.br` or `.gz` file may be this many milliseconds older than the file that it compresses; an older one is out of date. */
 const ASSET_SIBLING_SLACK_MS = 2000
-
+/** A file changed less than this many milliseconds ago is not kept: its next change may bear the same time. */
+export const ASSET_SETTLE_MS = 50
+/**
+ * Milliseconds since its last change after which a folder's times show every later one: some file systems count in steps of two
+ * seconds, and a name that comes in the step of the look would leave the same times.
+ */
+export const FOLDER_SETTLE_MS = 2000
+/** Milliseconds for which a list of the names in the assets directory may stand for a look at the disk. */
+export const ASSET_LISTING_MS = 50
 /** Milliseconds for which a look at a file may stand for the next one, and how often it must be asked for meanwhile. */
 export const ASSET_TRUST = { ms: ASSET_LISTING_MS, asks: 32 } as const
 
-/** Takes the asset that was found; null for nothing that may be served. Never called before `find` has returned. */
-type OnAsset = (asset: Asset | null, error: GatewayError | null) => void
-
 /** Errors that mean: not here, or not for you. Anything else is the system's trouble and must not look like a missing file. */
 const ABSENT: ReadonlySet<string | undefined> = new Set([
-  'ENOENT',
-  'ENOTDIR',
-  'EACCES',
-  'EPERM',
-  'ELOOP',
-  'ENAMETOOLONG',
-  'EISDIR',
-  'ENXIO',
-  'ENODEV',
-  'EINVAL',
+  ...['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM', 'ELOOP', 'ENAMETOOLONG', 'EISDIR', 'ENXIO', 'ENODEV', 'EINVAL'],
 ])
 
 /** Without blocking on a FIFO, and without taking a terminal, should a name become one between stat and open. */
@@ -57,6 +52,22 @@ export const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.
 
 /** Times a file is read that changes meanwhile. */
 export const MAX_ATTEMPTS = 10
+
+/** Compressed forms, and the endings of their names. */
+const FORMS = [
+  ['br', '.br'],
+  ['gzip', '.gz'],
+] as const
+
+/**
+ * Compressed forms whose names are not in the folder of a file: not looked for one by one while the folder is as it was. A form that is
+ * out of date is there, and so is a link that leads nowhere: both may turn good in their place.
+ */
+interface AbsentForms {
+  readonly endings: readonly string[]
+  /** Of the folder, from before the names were looked for; null when it would not show one that came since. */
+  folder: FileState | null
+}
 
 /**
  * A file that is kept, and how it is asked for. A client that writes a file and asks for it gets the new content, because few
@@ -100,11 +111,12 @@ export class AssetStore {
   /** By name, oldest first. */
   readonly #known = new Map<string, Known>()
   #knownBytes = 0
-  /** Looks at the disk that are under way, at one file and at one file with its compressed ones: all that wait for each. */
-  readonly #flights = new Map<string, OnAsset[]>()
-  readonly #fullFlights = new Map<string, OnAsset[]>()
-  /** By full path. */
-  readonly #folders = new Map<string, FolderLook>()
+  /** Looks at the disk that are under way, at one file and at one file with its compressed ones. */
+  readonly #flights = new Map<string, Promise<Asset | null>>()
+  readonly #fullFlights = new Map<string, Promise<Asset | null>>()
+  /** Looks at folders, by full path: one at a time, and the next one of each. */
+  readonly #folderLooks = new KeyedMutex()
+  readonly #nextLooks = new Map<string, Promise<FolderLook | null>>()
 
   /** @param directory - full path of the mount */
   constructor(directory: string, clock: Clock) {
@@ -132,9 +144,10 @@ export class AssetStore {
     // Renewed halfway, so that steady traffic never waits for it.
     if (age > ASSET_TRUST.ms / 2 && !known.isRenewing) {
       known.isRenewing = true
-      this.#again(name, known, wantsCoding, () => {
+      const end = (): void => {
         known.isRenewing = false
-      })
+      }
+      this.find(name, wantsCoding).then(end, end)
     }
     return known.asset
   }
@@ -142,109 +155,101 @@ export class AssetStore {
   /**
    * @param name - path below the directory; a folder stands for its `index.html`
    * @param wantsCoding - true when a compressed form would do
+   * @returns null for nothing that may be served
+   * @throws GatewayError as `toFileTrouble` has it
    */
-  find(name: string, wantsCoding: boolean, onAsset: OnAsset): void {
+  find(name: string, wantsCoding: boolean): Promise<Asset | null> {
     const flights = wantsCoding ? this.#fullFlights : this.#flights
-    const underWay = flights.get(name)
-    if (underWay !== undefined) {
-      underWay.push(onAsset)
-      return
+    let flight = flights.get(name)
+    if (flight === undefined) {
+      flight = this.#search(name, wantsCoding).finally(() => flights.delete(name))
+      flights.set(name, flight)
     }
-    const flight = [onAsset]
-    flights.set(name, flight)
-    const land: OnAsset = (asset, error) => {
-      flights.delete(name)
-      for (const onAsset of flight) onAsset(asset, error)
-    }
-    const known = this.#known.get(name)
-    if (known === undefined) this.#first(name, land)
-    else this.#again(name, known, wantsCoding, land)
+    return flight
   }
 
-  /** Most names that are asked for do not exist: they cost one look. */
-  #first(name: string, land: OnAsset): void {
-    stat(`${this.#directory}/${name}`, error => {
-      if (error === null) this.#load(name, land)
-      else land(null, toFileTrouble(error))
-    })
-  }
-
-  #again(name: string, known: Known, wantsCoding: boolean, land: OnAsset): void {
-    const { asset, absent } = known
-    const { plain } = asset
+  async #search(name: string, wantsCoding: boolean): Promise<Asset | null> {
     const startedAt = this.#clock.monotonic()
-    let open = 1
-    let isSame = true
-    const finish = (isOneSame: boolean): void => {
-      isSame &&= isOneSame
-      open -= 1
-      if (open > 0) return
-      if (isSame) {
+    const known = this.#known.get(name)
+    if (known !== undefined) {
+      if (await this.#isSame(known, wantsCoding)) {
         if (wantsCoding) known.fullAt = startedAt
         else known.plainAt = startedAt
-        land(asset, null)
-      } else {
-        if (this.#known.get(name) === known) this.#forget(name)
-        this.#load(name, land)
+        return known.asset
       }
+      if (this.#known.get(name) === known) this.#forget(name)
     }
-    stat(plain.path, (error, stats) => finish(error === null && isStill(plain, stats)))
-    if (!wantsCoding || !mayBeCompressed(plain.path)) return
-    for (const [coding, ending] of FORMS) {
-      if (absent.endings.includes(ending)) continue
-      const form = asset[coding]
-      open += 1
-      stat(plain.path + ending, (error, stats) => {
-        if (error !== null || !stats.isFile()) finish(form === null)
-        else finish(form === null ? isOutdated(stats, plain) : isStill(form, stats))
-      })
+    try {
+      // Most names that are asked for do not exist: they cost one look.
+      if (known === undefined) await look(`${this.#directory}/${name}`)
+      return await this.#read(name)
+    } catch (error) {
+      const trouble = toFileTrouble(error)
+      if (trouble !== null) throw trouble
+      return null
     }
-    if (absent.endings.length === 0) return
-    open += 1
-    absent.look(finish)
   }
 
-  #folderOf(path: string): FolderLook {
-    const folderPath = path.slice(0, path.lastIndexOf('/'))
-    const known = this.#folders.get(folderPath)
-    if (known !== undefined) return known
-    if (this.#folders.size >= ASSET_CACHE_FILES) this.#folders.clear()
-    const folder = new FolderLook(folderPath, () => this.#clock.wall())
-    this.#folders.set(folderPath, folder)
-    return folder
-  }
-
-  #load(name: string, land: OnAsset): void {
-    this.#read(name).then(
-      asset => land(asset, null),
-      error => land(null, toFileTrouble(error)),
+  async #isSame({ asset, absent }: Known, wantsCoding: boolean): Promise<boolean> {
+    const { plain } = asset
+    const isPlainSame = look(plain.path).then(
+      stats => isStill(plain, stats),
+      () => false,
     )
+    if (!wantsCoding || !mayBeCompressed(plain.path)) return isPlainSame
+    const areSame = FORMS.filter(([, ending]) => !absent.endings.includes(ending)).map(async ([coding, ending]) => {
+      const form = asset[coding]
+      const stats = await look(plain.path + ending).catch(() => null)
+      if (stats === null || !stats.isFile()) return form === null
+      return form === null ? isOutdated(stats, plain) : isStill(form, stats)
+    })
+    if (absent.endings.length > 0) areSame.push(this.#isStillAbsent(plain.path, absent))
+    return (await Promise.all([isPlainSame, ...areSame])).every(Boolean)
+  }
+
+  async #isStillAbsent(path: string, absent: AbsentForms): Promise<boolean> {
+    const folder = await this.#lookAtFolder(path)
+    if (folder !== null && absent.folder !== null && isSameState(folder.state, absent.folder)) return true
+    const endings = await findAbsent(path, absent.endings)
+    const isSame = endings.length === absent.endings.length
+    absent.folder = isSame ? toSettled(folder) : null
+    return isSame
+  }
+
+  /** A look that begins later, at the folder of a file; shared by all who ask before it begins. */
+  #lookAtFolder(path: string): Promise<FolderLook | null> {
+    const folder = path.slice(0, path.lastIndexOf('/'))
+    const next = this.#nextLooks.get(folder)
+    if (next !== undefined) return next
+    const looking = this.#folderLooks.run(folder, () => {
+      this.#nextLooks.delete(folder)
+      return lookAtFolder(folder, this.#clock)
+    })
+    this.#nextLooks.set(folder, looking)
+    return looking
   }
 
   async #read(name: string): Promise<Asset | null> {
     const startedAt = this.#clock.monotonic()
     const root = await realpath(this.#directory)
     let path = `${this.#directory}/${name}`
-    const stats = await statAsync(path)
-    if (stats.isDirectory()) path += '/index.html'
-    const hasForms = mayBeCompressed(path)
-    const absent = new AbsentForms(path, this.#folderOf(path))
-    const [plain] = await Promise.all([readFileInside(root, path), hasForms && absent.begin()])
+    if ((await statAsync(path)).isDirectory()) path += '/index.html'
+    const forms = mayBeCompressed(path) ? FORMS : []
+    // The folder is looked at before its names, or one that comes in between would be missed.
+    const [plain, folder] = await Promise.all([readFileInside(root, path), this.#lookAtFolder(path)])
     if (plain === null) return null
-    const [br, gzip] = await Promise.all(
-      FORMS.map(([, ending]) => (hasForms ? readSibling(root, path + ending, plain) : null)),
-    )
-    const asset = toAsset(name, plain, br ?? null, gzip ?? null)
-    if (hasForms) await absent.end(asset)
-    this.#remember(name, asset, absent, startedAt)
+    const found = await Promise.all(forms.map(([, ending]) => readSibling(root, path + ending, plain)))
+    const asset = toAsset(name, plain, found[0] ?? null, found[1] ?? null)
+    const missing = forms.flatMap(([coding, ending]) => (asset[coding] === null ? [ending] : []))
+    this.#remember(asset, { endings: await findAbsent(path, missing), folder: toSettled(folder) }, startedAt)
     return asset
   }
 
-  #remember(name: string, asset: Asset, absent: AbsentForms, startedAt: number): void {
+  #remember(asset: Asset, absent: AbsentForms, startedAt: number): void {
     const now = this.#clock.wall()
     for (const form of formsOf(asset)) if (now - form.state.ctimeMs < ASSET_SETTLE_MS) return
-    this.#forget(name)
-    this.#known.set(name, new Known(asset, absent, startedAt))
+    this.#forget(asset.name)
+    this.#known.set(asset.name, new Known(asset, absent, startedAt))
     this.#knownBytes += bytesOf(asset)
     for (const oldest of this.#known.keys()) {
       if (this.#knownBytes <= ASSET_CACHE_BYTES && this.#known.size <= ASSET_CACHE_FILES) return
@@ -260,14 +265,12 @@ export class AssetStore {
   }
 }
 
-function formsOf(asset: Asset): AssetForm[] {
-  return [asset.plain, asset.br, asset.gzip].flatMap(form => form ?? [])
+function formsOf({ plain, br, gzip }: Asset): AssetForm[] {
+  return [plain, br, gzip].flatMap(form => form ?? [])
 }
 
 function bytesOf(asset: Asset): number {
-  let bytes = 0
-  for (const form of formsOf(asset)) bytes += form.body?.length ?? 0
-  return bytes
+  return formsOf(asset).reduce((bytes, { body }) => bytes + (body?.length ?? 0), 0)
 }
 
 /** A compressed file is not compressed again. */
@@ -282,6 +285,42 @@ function isStill(form: AssetForm, stats: Stats): boolean {
 /** Compressed before its file was changed: it holds something else. */
 function isOutdated(stats: { mtimeMs: number }, plain: ReadFile): boolean {
   return stats.mtimeMs < plain.state.mtimeMs - ASSET_SIBLING_SLACK_MS
+}
+
+/** `fs.stat`, which follows links; half the time of its promise. */
+function look(path: string): Promise<Stats> {
+  return new Promise((resolve, reject) =>
+    stat(path, (error, stats) => (error === null ? resolve(stats) : reject(error))),
+  )
+}
+
+/** A folder, and whether a name that comes after the look leaves other times. */
+interface FolderLook {
+  readonly state: FileState
+  readonly isSettled: boolean
+}
+
+/** @returns null for a folder that cannot be looked at */
+export async function lookAtFolder(path: string, clock: Pick<Clock, 'wall'>): Promise<FolderLook | null> {
+  const startedAt = clock.wall()
+  const stats = await look(path).catch(() => null)
+  if (stats === null) return null
+  const isSettled = startedAt - Math.max(stats.mtimeMs, stats.ctimeMs) >= FOLDER_SETTLE_MS
+  return { state: toState(stats), isSettled }
+}
+
+function toSettled(folder: FolderLook | null): FileState | null {
+  return folder?.isSettled === true ? folder.state : null
+}
+
+async function findAbsent(path: string, endings: readonly string[]): Promise<string[]> {
+  const isAbsent = (ending: string): Promise<boolean> =>
+    lstat(path + ending).then(
+      () => false,
+      error => error.code === 'ENOENT',
+    )
+  const areAbsent = await Promise.all(endings.map(isAbsent))
+  return endings.filter((_, index) => areAbsent[index])
 }
 
 async function readSibling(root: string, path: string, plain: ReadFile): Promise<ReadFile | null> {
@@ -341,4 +380,52 @@ export function toFileTrouble(error: unknown): GatewayError | null {
   const { code } = error as NodeJS.ErrnoException
   if (ABSENT.has(code)) return null
   return new GatewayError('INTERNAL', 'file cannot be read now', { status: 503, cause: error })
+}
+
+/**
+ * The names at the top of the assets directory, which spare a route's request a look at the disk. A list is good for a moment, and only to
+ * say that a name is not there; a request after that moment looks at the disk and has a new list made. So it is used under load alone, where it matters.
+ */
+export class AssetNames {
+  readonly #directory: string
+  readonly #clock: Clock
+  #names: ReadonlySet<string> = new Set()
+  /** Of the directory when it was listed; null when it may have changed since without a trace. */
+  #state: FileState | null = null
+  /** When the last look began, monotonic ms. */
+  #seenAt = Number.NEGATIVE_INFINITY
+  #isLooking = false
+
+  constructor(directory: string, clock: Clock) {
+    this.#directory = directory
+    this.#clock = clock
+  }
+
+  /** @returns true when nothing of that name lay in the directory a moment ago; false means nothing */
+  isAbsent(name: string): boolean {
+    const age = this.#clock.monotonic() - this.#seenAt
+    // Renewed halfway, so that steady traffic never waits for it.
+    if (age > ASSET_LISTING_MS / 2 && !this.#isLooking) void this.#look()
+    return age <= ASSET_LISTING_MS && !this.#names.has(name.split('/', 1)[0]!)
+  }
+
+  async #look(): Promise<void> {
+    this.#isLooking = true
+    const startedAt = this.#clock.monotonic()
+    try {
+      const state = toState(await statAsync(this.#directory))
+      if (this.#state === null || !isSameState(state, this.#state)) {
+        this.#names = new Set(await readdir(this.#directory))
+        // File times are coarse: a name made in the same instant would leave the same time.
+        this.#state = this.#clock.wall() - state.ctimeMs < ASSET_SETTLE_MS ? null : state
+      }
+      this.#seenAt = startedAt
+    } catch {
+      // A request that needs the directory meets the same error.
+      this.#state = null
+      this.#seenAt = Number.NEGATIVE_INFINITY
+    } finally {
+      this.#isLooking = false
+    }
+  }
 }

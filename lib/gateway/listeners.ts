@@ -4,8 +4,7 @@ import type { Settings } from '../config/settings.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Lifecycle } from '../core/transitions.ts'
 import type { HttpHandler } from '../http/public.ts'
-import { HttpServer, type Listening, type ServerOptions } from '../http/server.ts'
-import { StartGate } from '../http/start-gate.ts'
+import { HttpServer, type Listening, type ServerOptions, StartGate } from '../http/server.ts'
 
 /** The response to requests that come too late. */
 export const STOPPING = new GatewayError('SHUTTING_DOWN', 'gateway is shutting down', {

@@ -10,10 +10,17 @@ import type { Clock } from '../core/clock.ts'
 import { METHODS, type RuntimeName } from '../core/identity.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import { createFileReader } from '../files/function-file.ts'
-import { DOCS_PATH, DocsPage, DOCUMENTS, findClaim, toClaimWarning } from '../http/docs-page.ts'
+import {
+  createOpenApiStep,
+  DOCS_PATH,
+  DocsPage,
+  DOCUMENTS,
+  findClaim,
+  OPENAPI_PATH,
+  toClaimWarning,
+} from '../http/docs-page.ts'
 import { toHomeSteps } from '../http/home.ts'
 import { DebugHeaders } from '../http/http-call.ts'
-import { createOpenApiStep, OPENAPI_PATH } from '../http/openapi-step.ts'
 import { Responder } from '../http/respond.ts'
 import type { RequestIds } from '../invocation/event.ts'
 import type { Invoker } from '../invocation/invoke.ts'

@@ -1,51 +1,54 @@
-/** A request's body, up to a limit and no byte further. Owner: §4.1. */
+/** A request's body, up to a limit and no byte further. Owner: §4.1, page core/byte-pool. */
 
 import { IncomingMessage, ServerResponse } from 'node:http'
-import { type BytePool, giveBack, type Bytes, joined, YoungGarbage } from '../core/byte-pool.ts'
+import { type BytePool, type Bytes, giveBack, joined, type YoungGarbage } from '../core/byte-pool.ts'
 import { GatewayError } from '../core/errors.ts'
 import { headerOf, isJsonType } from '../core/http-text.ts'
+import { isObject } from '../core/json.ts'
 import { withHeaders } from '../invocation/forwarded-headers.ts'
-import { toBodyError } from '../invocation/policy.ts'
+import { toBodyError } from '../invocation/invoke.ts'
 import type { Exchange } from './exchange.ts'
 
 /**
  * Reads the body of an exchange whose `bodyReceiver` is set. A body that says it is too long is refused unread; one that
  * turns out to be too long is refused at the first byte over the limit, and nothing of it is kept.
  * @param limit - bytes
- * @param memory - for a body that is not needed when its exchange is over; null leaves it in the pieces as node read them
+ * @param garbage - counts pieces of a body that is not needed when its exchange is over, and that is gathered in the pool; null leaves it in
+ * the pieces as node read them
  */
-export function readBody(exchange: Exchange, limit: number, memory: UploadMemory | null = null): void {
+export function readBody(exchange: Exchange, limit: number, garbage: YoungGarbage | null = null): void {
+  const { req, res, parsedBody, declaredLength, responder } = exchange
   if (!exchange.hasBody) {
     finish(exchange, null)
     return
   }
-  if (exchange.parsedBody !== null) {
-    exchange.bytesIn = exchange.parsedBody.length
-    if (exchange.bytesIn > limit) fail(exchange, toBodyError(limit))
-    else finish(exchange, exchange.parsedBody)
+  if (parsedBody !== null) {
+    exchange.bytesIn = parsedBody.length
+    if (parsedBody.length > limit) fail(exchange, toBodyError(limit))
+    else finish(exchange, parsedBody)
     return
   }
-  if (exchange.req.readableEnded) {
+  if (req.readableEnded) {
     // Waiting for its end would be waiting for ever.
     const why = 'request body was already read by the host application, and nothing of it is in req.body or req.rawBody'
     fail(exchange, new GatewayError('INTERNAL', why))
     return
   }
-  if (exchange.declaredLength > limit) {
+  if (declaredLength > limit) {
     fail(exchange, toBodyError(limit))
     return
   }
   if (exchange.expectsContinue) {
     exchange.expectsContinue = false
-    exchange.res.writeContinue()
+    res.writeContinue()
   }
   // Whatever else a host application lets read the request gets the same pieces.
-  const isOurs = exchange.req.leaveBody !== undefined
-  const upload = memory === null ? null : memory.begin(exchange.declaredLength, isOurs)
+  const isOurs = req.leaveBody !== undefined
+  const upload = garbage === null ? null : new Upload(responder.pool, garbage, declaredLength, isOurs)
   exchange.upload = upload
   let chunks: Buffer[] = []
   let bytes = 0
-  exchange.req.on('data', chunk => {
+  req.on('data', chunk => {
     bytes += chunk.length
     if (exchange.bodyReceiver === null) return
     if (bytes > limit) {
@@ -59,14 +62,13 @@ export function readBody(exchange: Exchange, limit: number, memory: UploadMemory
       fail(exchange, new GatewayError('OVERLOADED', why))
     }
   })
-  exchange.req.on('end', () => {
+  req.on('end', () => {
     exchange.bytesIn = bytes
     // As it came: a reader that needs it in one piece joins it.
-    if (exchange.bodyReceiver === null) return
-    finish(exchange, upload !== null ? upload.take() : chunks.length === 1 ? chunks[0]! : chunks)
+    if (exchange.bodyReceiver !== null) finish(exchange, upload === null ? chunks : upload.take())
   })
   // A body that is cut off: the connection's end follows and ends the exchange.
-  exchange.req.on('error', () => {})
+  req.on('error', () => {})
 }
 
 /**
@@ -93,7 +95,6 @@ function fail(exchange: Exchange, error: GatewayError): void {
 }
 
 const KIB = 1024
-/** A longer body is copied. */
 const GATHER_BYTES = 16 * KIB
 /** Memory for the next part of it: as much as has come, so that a length that is a lie takes little. */
 const MIN_PART_BYTES = 128 * KIB
@@ -104,8 +105,9 @@ const MAX_PART_BYTES = 1024 * KIB
  * pieces are given back as soon as they are copied, so that the collector never has to look for them, however long the body waits for
  * its worker. Owner: page core/byte-pool.
  */
-class Upload {
-  readonly #memory: UploadMemory
+export class Upload {
+  readonly #pool: BytePool
+  readonly #garbage: YoungGarbage
   readonly #declared: number
   readonly #isOurs: boolean
   #pieces: Buffer[] = []
@@ -117,8 +119,13 @@ class Upload {
   /** Bytes of its parts, which count in the budget. */
   #charged = 0
 
-  constructor(memory: UploadMemory, declared: number, isOurs: boolean) {
-    this.#memory = memory
+  /**
+   * @param declared - bytes that the request says it has; -1 when it does not
+   * @param isOurs - the gateway alone has the pieces
+   */
+  constructor(pool: BytePool, garbage: YoungGarbage, declared: number, isOurs: boolean) {
+    this.#pool = pool
+    this.#garbage = garbage
     this.#declared = declared
     this.#isOurs = isOurs
     this.#isGathered = declared > GATHER_BYTES
@@ -134,7 +141,7 @@ class Upload {
       for (const one of early) if (!this.#copy(one)) return false
     }
     if (this.#isGathered) return this.#copy(piece)
-    this.#memory.garbage.note(piece.length)
+    this.#garbage.note(piece.length)
     this.#pieces.push(piece)
     this.#bytes += piece.length
     return true
@@ -149,10 +156,9 @@ class Upload {
   /** It is not needed any more. A writer that is not done holds it in the pool. */
   free(): void {
     this.#closePart()
-    const { pool } = this.#memory
-    for (const piece of this.#pieces) pool.free(piece)
+    for (const piece of this.#pieces) this.#pool.free(piece)
     this.#pieces = []
-    pool.received.used -= this.#charged
+    this.#pool.received.used -= this.#charged
     this.#charged = 0
   }
 
@@ -169,19 +175,19 @@ class Upload {
     }
     // Node's parser gives each piece separate memory. If it does not, other bytes are beside it.
     if (this.#isOurs && piece.length === piece.buffer.byteLength) giveBack(piece)
-    else this.#memory.garbage.note(piece.length)
+    else this.#garbage.note(piece.length)
     return true
   }
 
   #openPart(): boolean {
     this.#closePart()
-    const { pool } = this.#memory
-    if (pool.received.isFull(this.#charged)) return false
+    const { received } = this.#pool
+    if (received.isFull(this.#charged)) return false
     const left = this.#declared - this.#bytes
     const wanted = Math.max(MIN_PART_BYTES, Math.min(MAX_PART_BYTES, this.#bytes))
-    this.#part = pool.take(left > 0 ? Math.min(left, wanted) : wanted)
+    this.#part = this.#pool.take(left > 0 ? Math.min(left, wanted) : wanted)
     this.#filled = 0
-    pool.received.used += this.#part.length
+    received.used += this.#part.length
     this.#charged += this.#part.length
     return true
   }
@@ -192,27 +198,8 @@ class Upload {
   }
 }
 
-/** Where the bodies of requests lie. */
-export class UploadMemory {
-  readonly pool: BytePool
-  readonly garbage = new YoungGarbage()
-
-  constructor(pool: BytePool) {
-    this.pool = pool
-  }
-
-  /**
-   * @param declared - bytes that the request says it has; -1 when it does not
-   * @param isOurs - the gateway alone has the pieces
-   */
-  begin(declared: number, isOurs: boolean): Upload {
-    return new Upload(this, declared, isOurs)
-  }
-}
-
-/** What a host application's parser, such as `express.json()`, leaves beside a request whose stream it has read. */
+/** A request whose stream a host application's parser, such as `express.json()`, has read: the bytes where the host keeps them, and their value. */
 interface ParsedRequest {
-  /** The bytes as they came, where the host keeps them. */
   rawBody?: unknown
   body?: unknown
 }
@@ -232,15 +219,11 @@ export function unwrap(
   req: IncomingMessage | WrappedRequest,
   res: ServerResponse | WrappedResponse,
 ): { req: IncomingMessage; res: ServerResponse } {
-  const inner = isWrapped(req) ? req.raw : req
-  if (isWrapped(req)) Object.assign(inner, { body: req.body, rawBody: req.rawBody })
+  const isWrapped = !(req instanceof IncomingMessage) && 'raw' in req
+  const inner = isWrapped ? Object.assign(req.raw, { body: req.body, rawBody: req.rawBody }) : (req as IncomingMessage)
   if (res instanceof ServerResponse || !('raw' in res)) return { req: inner, res: res as ServerResponse }
   res.hijack()
   return { req: inner, res: res.raw }
-}
-
-function isWrapped(req: IncomingMessage | WrappedRequest): req is WrappedRequest {
-  return !(req instanceof IncomingMessage) && 'raw' in req
 }
 
 /**
@@ -253,12 +236,8 @@ export function takeParsedBody(exchange: Exchange): void {
   const bytes = toBodyBytes(exchange.req, headerOf(head.raw, 'content-type'))
   if (bytes === undefined) return
   exchange.parsedBody = bytes
-  const length = String(bytes.length)
-  exchange.head = withHeaders(head, {
-    'content-length': length,
-    'content-encoding': null,
-    'transfer-encoding': null,
-  })
+  const changed = { 'content-length': String(bytes.length), 'content-encoding': null, 'transfer-encoding': null }
+  exchange.head = withHeaders(head, changed)
 }
 
 /**
@@ -280,12 +259,8 @@ function writeAgain(body: unknown, contentType: string): Buffer | undefined {
   // A JSON text was parsed, so a string is a value here and not the text itself.
   if (isJsonType(contentType)) return Buffer.from(JSON.stringify(body))
   if (typeof body === 'string') return Buffer.from(body)
-  if (/^application\/x-www-form-urlencoded\s*(?:;|$)/i.test(contentType) && isRecord(body)) return toForm(body)
+  if (/^application\/x-www-form-urlencoded\s*(?:;|$)/i.test(contentType) && isObject(body)) return toForm(body)
   return undefined
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** A form's fields; nested ones in brackets, as parsers read them. */
@@ -293,7 +268,7 @@ function toForm(fields: Record<string, unknown>): Buffer {
   const form = new URLSearchParams()
   const add = (name: string, value: unknown): void => {
     if (Array.isArray(value)) for (const item of value) add(name, item)
-    else if (isRecord(value)) for (const [key, item] of Object.entries(value)) add(`${name}[${key}]`, item)
+    else if (isObject(value)) for (const [key, item] of Object.entries(value)) add(`${name}[${key}]`, item)
     else form.append(name, String(value ?? ''))
   }
   for (const [name, value] of Object.entries(fields)) add(name, value)

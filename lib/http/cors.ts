@@ -7,7 +7,7 @@
 
 import type { CorsPolicy } from '../core/catalog.ts'
 import { headerOf } from '../core/http-text.ts'
-import { METHODS, type Method } from '../core/identity.ts'
+import { METHODS } from '../core/identity.ts'
 import type { RouteTable } from '../router/route-table.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -17,128 +17,77 @@ const REQUEST_METHOD = 'access-control-request-method'
 const REQUEST_HEADERS = 'access-control-request-headers'
 const HEADER_LIST = /^[\w!#$%&'*+.^`|~-]+(?:\s*,\s*[\w!#$%&'*+.^`|~-]+)*$/
 
-/** A policy as header texts. */
-interface CompiledCors {
-  isEveryOrigin: boolean
-  origins: ReadonlySet<string>
-  /** Null when every method may be used. */
-  methods: ReadonlySet<string> | null
-  /** Answer headers for any origin, or for one that is not allowed. */
-  fixed: readonly string[]
-  /** Those that follow the origin of one that is allowed. */
-  rest: readonly string[]
-  /** Value of the preflight's header; null when it repeats what was asked for. */
-  allowedHeaders: string | null
-  maxAge: string
+/** Gives an answer its headers, errors of the gateway included. */
+export function addCors(exchange: Exchange, policy: CorsPolicy): void {
+  exchange.cors = toHeaders(policy, exchange.head.origin, exchange.method)
 }
 
-export class Cors {
-  readonly #compiled = new WeakMap<CorsPolicy, CompiledCors>()
-
-  /** Gives an answer its headers, errors of the gateway included. */
-  add(exchange: Exchange, policy: CorsPolicy): void {
-    const cors = this.#compile(policy)
-    exchange.cors = toHeaders(cors, exchange.head.origin, exchange.method)
-  }
-
-  /** Lets a page read that its method was refused: as the path's functions allow it. */
-  addForPath(exchange: Exchange, routes: Routes): void {
-    if (exchange.head.origin === null) return
-    for (const method of METHODS) {
-      const policy = policyOf(exchange, routes, method)
-      if (policy === null) continue
-      exchange.cors = toHeaders(this.#compile(policy), exchange.head.origin, method)
-      return
-    }
-  }
-
-  isPreflight(exchange: Exchange): boolean {
-    return exchange.method === 'OPTIONS' && exchange.head.origin !== null
-  }
-
-  /** @returns false when the method that is asked about has no function with `cors` at this path */
-  answerPreflight(exchange: Exchange, routes: Routes): boolean {
-    const { rawHeaders } = exchange.req
-    const asked = headerOf(rawHeaders, REQUEST_METHOD)
-    if (asked === null) return false
-    const policy = policyOf(exchange, routes, asked)
-    if (policy === null) return false
-    const cors = this.#compile(policy)
-    const { origin } = exchange.head
-    const asks = `${REQUEST_METHOD}, ${REQUEST_HEADERS}`
-    const headers = ['Vary', cors.isEveryOrigin ? asks : `Origin, ${asks}`]
-    if (isAllowedOrigin(cors, origin)) {
-      headers.push('Access-Control-Allow-Origin', cors.isEveryOrigin ? '*' : origin!)
-      if (policy.credentials) headers.push('Access-Control-Allow-Credentials', 'true')
-      headers.push('Access-Control-Allow-Methods', this.#methodsAt(exchange, routes, origin).join(', '))
-      const allowed = cors.allowedHeaders ?? toHeaderList(headerOf(rawHeaders, REQUEST_HEADERS))
-      if (allowed !== '') headers.push('Access-Control-Allow-Headers', allowed)
-      headers.push('Access-Control-Max-Age', cors.maxAge)
-    }
-    exchange.responder.send(exchange, 204, headers, null)
+/**
+ * The method of a request was refused: answers a preflight, and lets the page of any other request read the refusal.
+ * @returns true when it has answered
+ */
+export function answerPreflight(exchange: Exchange, routes: Routes): boolean {
+  const { head, method } = exchange
+  if (head.origin === null) return false
+  const asked = method === 'OPTIONS' ? headerOf(exchange.req.rawHeaders, REQUEST_METHOD) : null
+  const policy = asked === null ? null : policyOf(exchange, routes, asked)
+  if (policy !== null) {
+    exchange.responder.send(exchange, 204, toPreflightHeaders(exchange, routes, policy, head.origin), null)
     return true
   }
-
-  /** Methods of a path that this origin may use. */
-  #methodsAt(exchange: Exchange, routes: Routes, origin: string | null): Method[] {
-    return METHODS.filter(method => {
-      const policy = policyOf(exchange, routes, method)
-      if (policy === null) return false
-      const cors = this.#compile(policy)
-      return isAllowedOrigin(cors, origin) && isAllowedMethod(cors, method)
-    })
-  }
-
-  #compile(policy: CorsPolicy): CompiledCors {
-    const known = this.#compiled.get(policy)
-    if (known !== undefined) return known
-    const compiled = compile(policy)
-    this.#compiled.set(policy, compiled)
-    return compiled
-  }
+  const allowed = METHODS.find(name => policyOf(exchange, routes, name) !== null)
+  if (allowed !== undefined) exchange.cors = toHeaders(policyOf(exchange, routes, allowed)!, head.origin, allowed)
+  return false
 }
 
-function compile(policy: CorsPolicy): CompiledCors {
-  const { credentials } = policy
-  // With credentials browsers take `*` for a name; an origin list that has both is read as the narrower one.
-  const isEveryOrigin = policy.origins.includes('*') && !credentials
-  const rest: string[] = []
-  if (credentials) rest.push('Access-Control-Allow-Credentials', 'true')
-  if (policy.expose.length > 0) rest.push('Access-Control-Expose-Headers', policy.expose.join(', '))
-  const asksBack = policy.headers.length === 0 || (credentials && policy.headers.includes('*'))
-  return {
-    isEveryOrigin,
-    origins: new Set(policy.origins.filter(origin => origin !== '*')),
-    methods: policy.methods.length === 0 ? null : new Set(policy.methods),
-    fixed: isEveryOrigin ? ['Access-Control-Allow-Origin', '*', ...rest] : ['Vary', 'Origin'],
-    rest,
-    allowedHeaders: asksBack ? null : policy.headers.join(', '),
-    maxAge: String(policy.maxAgeSeconds),
-  }
+function toPreflightHeaders(exchange: Exchange, routes: Routes, policy: CorsPolicy, origin: string): string[] {
+  const asks = `${REQUEST_METHOD}, ${REQUEST_HEADERS}`
+  const isOpen = isEveryOrigin(policy)
+  const headers = ['Vary', isOpen ? asks : `Origin, ${asks}`]
+  if (!isAllowedOrigin(policy, origin)) return headers
+  headers.push('Access-Control-Allow-Origin', isOpen ? '*' : origin)
+  if (policy.credentials) headers.push('Access-Control-Allow-Credentials', 'true')
+  const methods = METHODS.filter(method => {
+    const other = policyOf(exchange, routes, method)
+    return other !== null && isAllowedOrigin(other, origin) && isAllowedMethod(other, method)
+  })
+  headers.push('Access-Control-Allow-Methods', methods.join(', '))
+  const asksBack = policy.headers.length === 0 || (policy.credentials && policy.headers.includes('*'))
+  const asked = headerOf(exchange.req.rawHeaders, REQUEST_HEADERS)
+  // Text that is no list of names is not repeated into an answer.
+  const repeated = asked !== null && HEADER_LIST.test(asked) ? asked : ''
+  const allowed = asksBack ? repeated : policy.headers.join(', ')
+  if (allowed !== '') headers.push('Access-Control-Allow-Headers', allowed)
+  headers.push('Access-Control-Max-Age', String(policy.maxAgeSeconds))
+  return headers
 }
 
-function toHeaders(cors: CompiledCors, origin: string | null, method: string): readonly string[] {
-  const { isEveryOrigin, fixed, rest } = cors
-  const isAllowed = isAllowedOrigin(cors, origin) && isAllowedMethod(cors, method)
+function toHeaders(policy: CorsPolicy, origin: string | null, method: string): string[] {
+  const isOpen = isEveryOrigin(policy)
   // A cache may keep this answer for another origin, so it says that the origin matters even when there is none.
-  if (!isAllowed) return isEveryOrigin ? [] : fixed
-  return isEveryOrigin ? fixed : ['Access-Control-Allow-Origin', origin!, ...rest, ...fixed]
+  const vary = isOpen ? [] : ['Vary', 'Origin']
+  if (!isAllowedOrigin(policy, origin) || !isAllowedMethod(policy, method)) return vary
+  const headers = ['Access-Control-Allow-Origin', isOpen ? '*' : origin!]
+  if (policy.credentials) headers.push('Access-Control-Allow-Credentials', 'true')
+  if (policy.expose.length > 0) headers.push('Access-Control-Expose-Headers', policy.expose.join(', '))
+  headers.push(...vary)
+  return headers
 }
 
-function isAllowedOrigin(cors: CompiledCors, origin: string | null): boolean {
-  return cors.isEveryOrigin || (origin !== null && cors.origins.has(origin))
+/** With credentials browsers take `*` for a name; an origin list that has both is read as the narrower one. */
+function isEveryOrigin({ origins, credentials }: CorsPolicy): boolean {
+  return origins.includes('*') && !credentials
 }
 
-function isAllowedMethod(cors: CompiledCors, method: string): boolean {
-  return cors.methods === null || cors.methods.has(method === 'HEAD' ? 'GET' : method)
+function isAllowedOrigin(policy: CorsPolicy, origin: string | null): boolean {
+  return isEveryOrigin(policy) || (origin !== null && origin !== '*' && policy.origins.includes(origin))
+}
+
+function isAllowedMethod({ methods }: CorsPolicy, method: string): boolean {
+  return methods.length === 0 || (methods as readonly string[]).includes(method === 'HEAD' ? 'GET' : method)
 }
 
 function policyOf(exchange: Exchange, routes: Routes, method: string): CorsPolicy | null {
   const found = routes.find(method, exchange.path, exchange.host)
   return found.kind === 'match' ? found.fn.policy.cors : null
-}
-
-/** The headers that a page asked for, when they are a list of names; anything else is not repeated into an answer. */
-function toHeaderList(asked: string | null): string {
-  return asked !== null && HEADER_LIST.test(asked) ? asked : ''
 }

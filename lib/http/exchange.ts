@@ -1,16 +1,21 @@
 /**
  * One request and its answer on their way through the public handler, the connection that they belong to, and the little that the
- * gateway needs of node's request and response, so that in-memory ones serve as well (inject, fetch). Owner: §4.1.
+ * gateway needs of node's request and response, so that in-memory ones serve as well (inject, fetch). Owner: §4.1; records: §6.
  */
 
 import type { ByteBudget, BytePool, Bytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { type Clock, WallTime } from '../core/clock.ts'
+import { type GatewayError, isThrottled } from '../core/errors.ts'
 import type { Descriptors } from '../core/host.ts'
-import type { GatewayError } from '../core/errors.ts'
 import { MAX_UNREAD_BYTES } from '../core/limits.ts'
+import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { type RequestHead, toPlainAddress } from '../invocation/forwarded-headers.ts'
 import type { ReplyHead } from '../invocation/response.ts'
-import type { OpenSpan } from '../observe/trace.ts'
+import type { RequestRecord } from '../observe/events.ts'
+import type { Journal } from '../observe/journal.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import { type OpenSpan, traceIdOf } from '../observe/trace.ts'
 
 /** Declared bytes of a refused body that are read and dropped to keep the connection; with more it closes. */
 export const DISCARD_BODY_BYTES = 64 * 1024
@@ -73,9 +78,8 @@ export interface HttpResponse {
   end(chunk: Buffer | string, encoding?: BufferEncoding): unknown
   once(event: 'drain' | 'finish' | 'close' | 'socket', listener: () => void): unknown
   destroy(): unknown
-  /** The short way of DirectResponse, which the gateway's own server has. */
+  // Of DirectResponse, which the gateway's own server has and documents.
   readonly isDirect?: boolean
-  /** As `write`, with bytes that stay as they are until `onGone`, which may never be called when the connection breaks. */
   writeKept?(bytes: Buffer, onGone: () => void): boolean
   sendWhole?(status: number, head: string, body: string | Buffer, onGone?: () => void): void
   writePieces?(pieces: readonly Buffer[], bytes: number, onGone: () => void): boolean
@@ -101,7 +105,6 @@ export interface Abandonable {
 
 /** How steps and calls answer; Responder documents each way. */
 export interface ExchangeResponder {
-  /** Memory for bodies. */
   readonly pool: BytePool
   readonly descriptors: Descriptors
   send(exchange: Exchange, status: number, headers: string[], body: Buffer | string | null, isConstant?: boolean): void
@@ -119,7 +122,6 @@ export interface ExchangeResponder {
   onDisconnect(exchange: Exchange): void
 }
 
-/** One request and how it is answered. */
 export class Exchange {
   readonly req: HttpRequest
   readonly res: HttpResponse
@@ -162,11 +164,9 @@ export class Exchange {
   resume: (() => void) | null = null
   /** Cross-origin headers of the answer, names and values in turn; a handler's own are dropped for them. */
   cors: readonly string[] | null = null
-  /** Work to stop when the client leaves. */
   work: Abandonable | null = null
   /** The body, where a host application's parser has read it. */
   parsedBody: Buffer | null = null
-  /** Waiting for the rest of the body. */
   bodyReceiver: BodyReceiver | null = null
   /** The memory of its body, which is free when the exchange is over. */
   upload: { free(): void } | null = null
@@ -186,7 +186,7 @@ export class Exchange {
   /** True when the client left before that. */
   aborted = false
 
-  /** The open ones before and behind it on the connection, which owns these fields. */
+  // Owned by the connection: the open ones before and behind it.
   previousOpen: Exchange | null = null
   nextOpen: Exchange | null = null
 
@@ -215,7 +215,6 @@ export class Exchange {
     this.connection = connection
   }
 
-  /** True when the message says that it has a body. */
   get hasBody(): boolean {
     const { contentLength, transferEncoding } = this.head
     return transferEncoding !== null || (contentLength !== null && contentLength !== '0')
@@ -234,7 +233,6 @@ export class Exchange {
     this.connection.remove(this)
   }
 
-  /** The client is gone. */
   onDisconnect(): void {
     if (this.ended) return
     this.aborted = true
@@ -274,11 +272,10 @@ export class ClientConnection {
 
   readonly #socket: HttpSocket
   #last: Exchange | null = null
-  /** Open exchanges. */
   #open = 0
   /** Requests begun since others had a turn. */
   #begun = 0
-  /** True while nothing is read. */
+  /** Nothing is read: a client that sends on without waiting for answers would fill memory and keep the gateway from other clients. */
   #isHeld = false
   #isGuarded = false
   /** Begin requests that came in the same packet as the one that filled the connection: a packet is always parsed whole. */
@@ -317,7 +314,6 @@ export class ClientConnection {
     return open + Math.max(this.#unread, written) >= MAX_UNREAD_BYTES
   }
 
-  /** True when requests wait that were not begun. */
   get hasWaiting(): boolean {
     return this.#waiting.length > 0
   }
@@ -327,7 +323,6 @@ export class ClientConnection {
     this.#waiting.push(begin)
   }
 
-  /** Requests that wait are not begun any more. */
   dropWaiting(): void {
     this.#waiting = []
   }
@@ -345,7 +340,6 @@ export class ClientConnection {
     if (this.#open >= MAX_OPEN_EXCHANGES) this.#hold()
   }
 
-  /** The exchange is over. */
   remove(exchange: Exchange): void {
     const { previousOpen, nextOpen } = exchange
     if (previousOpen === null && this.first !== exchange) return
@@ -389,21 +383,14 @@ export class ClientConnection {
     if (this.#watches === 0) this.#socket.setTimeout(0)
   }
 
-  /**
-   * Stops reading: a client that sends on without waiting for answers would fill memory with what is open and keep the
-   * gateway from other clients. Bytes that it has sent already wait in its system's buffers and ours.
-   */
+  /** Bytes that the client has sent already wait in its system's buffers and ours. */
   #hold(): void {
     this.#isHeld = true
     if (!this.#isGuarded) {
       this.#isGuarded = true
       // Reading a request's body resumes the socket.
-      this.#socket.on?.('resume', () => {
-        if (this.#isHeld) this.#socket.pause?.()
-      })
-      this.#socket.on?.('drain', () => {
-        if (this.#isHeld) this.#letGo()
-      })
+      this.#socket.on?.('resume', () => this.#isHeld && this.#socket.pause?.())
+      this.#socket.on?.('drain', () => this.#isHeld && this.#letGo())
     }
     this.#socket.pause?.()
   }
@@ -460,4 +447,69 @@ export function connectionOf(socket: HttpSocket): ClientConnection {
   const carrier = socket as HttpSocket & { [CONNECTION]?: ClientConnection }
   carrier[CONNECTION] ??= new ClientConnection(socket)
   return carrier[CONNECTION]
+}
+
+// An ended exchange is counted, logged and traced.
+
+/** Status in records of a client that left before its answer, after nginx's. */
+const CLIENT_LEFT_STATUS = 499
+
+function statusOf({ aborted, status }: Exchange): number {
+  return aborted && status === 0 ? CLIENT_LEFT_STATUS : status
+}
+
+/**
+ * @param time - wall clock at the end, ms
+ * @param monotonic - monotonic clock at the end, ms
+ */
+export function toRequestRecord(exchange: Exchange, time: number, monotonic: number): RequestRecord {
+  const { fn, error } = exchange
+  return {
+    time,
+    id: exchange.id,
+    method: exchange.method,
+    path: exchange.path,
+    route: exchange.route,
+    fn: fn === null ? null : fn.name,
+    version: fn === null ? null : (fn.version ?? DEFAULT_VERSION_LABEL),
+    runtime: fn === null ? null : fn.runtime,
+    entryFile: fn === null ? null : fn.entryFile,
+    status: statusOf(exchange),
+    durationMs: monotonic - exchange.startedAt,
+    queuedMs: exchange.queuedMs,
+    bytesIn: exchange.bytesIn,
+    bytesOut: exchange.bytesOut,
+    ip: exchange.ip,
+    userAgent: exchange.head.userAgent,
+    traceId: traceIdOf(exchange.trace),
+    error: error === null ? null : error.message,
+  }
+}
+
+/** Counts every exchange that ended, and logs it where requests are listened to, and every failure. */
+export function createRequestListener(
+  journal: Pick<Journal, 'wantsRequests' | 'request' | 'callFailed'>,
+  clock: Clock,
+  metrics: Pick<Metrics, 'request'>,
+): (exchange: Exchange) => void {
+  const wall = new WallTime(clock)
+  return exchange => {
+    const now = exchange.answeredAt || clock.monotonic()
+    const { method, fn, startedAt, queuedMs, isControl, error } = exchange
+    metrics.request(method, statusOf(exchange), fn, now - startedAt, queuedMs, isControl, isThrottled(error))
+    if (journal.wantsRequests) journal.request(toRequestRecord(exchange, wall.at(now), now))
+    if (exchange.span !== null) endRequestSpan(exchange.span, exchange)
+    if (error !== null) journal.callFailed(exchange, error)
+  }
+}
+
+/** Ends the span of an exchange under the name of its route, as tracers group requests. */
+function endRequestSpan(span: OpenSpan, exchange: Exchange): void {
+  const { method, route, fn, id } = exchange
+  const attributes = {
+    'fngw.request_id': id,
+    ...(route !== null && { 'http.route': route }),
+    ...(fn !== null && { 'faas.name': fn.key }),
+  }
+  span.end({ status: statusOf(exchange), attributes, ...(route !== null && { name: `${method} ${route}` }) })
 }

@@ -12,9 +12,11 @@ import { GatewayError, type Warning } from '../core/errors.ts'
 import { headerOf, toAllow } from '../core/http-text.ts'
 import { METHODS } from '../core/identity.ts'
 import { compareText } from '../core/text.ts'
-import { normalizePath } from '../router/path.ts'
+import { normalizePath } from '../router/radix-tree.ts'
 import type { RouteTable } from '../router/route-table.ts'
 import type { Exchange, Step } from './exchange.ts'
+
+type Routes = Pick<RouteTable, 'find' | 'candidates' | 'leaves'>
 
 export interface HomeOptions {
   homes: readonly HomeAction[]
@@ -22,19 +24,22 @@ export interface HomeOptions {
   homeFunction: string | null
   /** `FN_HOME_REDIRECT`. */
   homeRedirect: string | null
-  routes: Pick<RouteTable, 'find' | 'candidates' | 'leaves'>
+  routes: Routes
   /** True when a static file answers at the path; asked at a reload, it may wait for the disk. */
   isAsset(path: string): boolean
 }
 
-/** The home of a folder, for records. */
 export interface ChosenHome {
-  /** Public path of the folder. */
   folder: string
   kind: 'route' | 'redirect'
   target: string
   /** The config that says so; `.` for a setting. */
   origin: string
+}
+
+/** One thing a home may do, and the field that says so. */
+interface HomeChoice extends ChosenHome {
+  field: string
 }
 
 interface HomeSteps {
@@ -43,88 +48,59 @@ interface HomeSteps {
   warnings: readonly Warning[]
 }
 
-/** One thing a home may do, and where it is written. */
-interface HomeChoice {
-  kind: 'route' | 'redirect'
-  target: string
-  field: string
-  origin: string
-}
-
-interface Home {
-  choice: HomeChoice
+interface Home extends ChosenHome {
   /** Bits by index in METHODS that stay with the folder's own route; none for `/`, whose home comes first. */
   ownMethods: number
 }
 
 /** Picks the home of each folder; what cannot be used is a warning and the next in order is taken. */
 export function toHomeSteps(options: HomeOptions): HomeSteps {
+  const { routes } = options
   const warnings: Warning[] = []
   const homes = new Map<string, Home>()
-  for (const [folder, actions] of groupByFolder(options)) {
-    const choice = toChoices(folder, actions, options).find(choice => isUsable(choice, folder, options, warnings))
-    if (choice === undefined) continue
-    const own = folder === '/' ? undefined : options.routes.leaves.find(leaf => leaf.pattern === folder)
+  for (const choice of listChoices(options)) {
+    const { folder, kind, origin, field } = choice
+    if (homes.has(folder)) continue
+    const target = kind === 'redirect' ? choice.target : findTarget(choice, options, warnings)
+    if (target === null) continue
+    const own = folder === '/' ? undefined : routes.leaves.find(leaf => leaf.pattern === folder)
     const ownMethods = own?.methods ?? 0
     if (hasMethod(ownMethods, 'GET')) {
-      const message = `${choice.origin}: ${choice.field} is not used for GET: ${folder} has its own route`
-      warnings.push({ code: 'HOME_IGNORED', path: choice.origin, message, hint: 'Remove the home, or the route.' })
+      const message = `${origin}: ${field} is not used for GET: ${folder} has its own route`
+      warnings.push({ code: 'HOME_IGNORED', path: origin, message, hint: 'Remove the home, or the route.' })
     }
-    homes.set(folder, { choice, ownMethods })
+    homes.set(folder, { folder, kind, target, origin, ownMethods })
   }
-  return { before: homes.size === 0 ? [] : [toStep(homes, options.routes)], homes: toChosen(homes), warnings }
+  const chosen = Array.from(homes.values(), ({ ownMethods: _, ...home }): ChosenHome => home)
+  chosen.sort((a, b) => compareText(a.folder, b.folder))
+  return { before: homes.size === 0 ? [] : [toStep(homes, routes)], homes: chosen, warnings }
 }
 
-function toChosen(homes: ReadonlyMap<string, Home>): ChosenHome[] {
-  const chosen = [...homes].map(([folder, { choice }]) => {
-    const { kind, target, origin } = choice
-    return { folder, kind, target, origin }
-  })
-  return chosen.sort((a, b) => compareText(a.folder, b.folder))
+/** In order of precedence. The root's own config speaks before one of a runtime's folder, whose public path is `/` too. */
+function listChoices({ homes, homeFunction, homeRedirect }: HomeOptions): HomeChoice[] {
+  const depthOf = ({ origin }: HomeAction): number => origin.split('/').length
+  const actions = [...homes].sort((a, b) => depthOf(a) - depthOf(b))
+  const listed = [
+    { folder: '/', kind: 'route', target: homeFunction, field: 'FN_HOME_FUNCTION', origin: '.' } as const,
+    { folder: '/', kind: 'redirect', target: homeRedirect, field: 'FN_HOME_REDIRECT', origin: '.' } as const,
+    ...actions.flatMap(({ folder, route, redirect, origin }) => [
+      { folder, kind: 'route', target: route, field: 'home.route', origin } as const,
+      { folder, kind: 'redirect', target: redirect, field: 'home.redirect', origin } as const,
+    ]),
+  ]
+  return listed.flatMap(({ target, ...choice }) => (target === null ? [] : [{ ...choice, target }]))
 }
 
-function groupByFolder({ homes, homeFunction, homeRedirect }: HomeOptions): Map<string, HomeAction[]> {
-  const folders = new Map<string, HomeAction[]>()
-  if (homeFunction !== null || homeRedirect !== null) folders.set('/', [])
-  for (const home of [...homes].sort((a, b) => depthOf(a) - depthOf(b))) {
-    const known = folders.get(home.folder)
-    if (known === undefined) folders.set(home.folder, [home])
-    else known.push(home)
-  }
-  return folders
-}
+/** A segment that stands for a param in one of the spellings of a route. */
+const PARAMS = /(?<slash>^|\/)(?::|\{|\[|\*)[^/]*/g
 
-/** The root's own config speaks before one of a runtime's folder, whose public path is `/` too. */
-function depthOf({ origin }: HomeAction): number {
-  return origin.split('/').length
-}
-
-/** In order of precedence. */
-function toChoices(folder: string, actions: readonly HomeAction[], options: HomeOptions): HomeChoice[] {
-  const choices: HomeChoice[] = []
-  const add = (kind: HomeChoice['kind'], target: string | null, field: string, origin: string): void => {
-    if (target !== null) choices.push({ kind, target, field, origin })
-  }
-  if (folder === '/') {
-    add('route', options.homeFunction, 'FN_HOME_FUNCTION', '.')
-    add('redirect', options.homeRedirect, 'FN_HOME_REDIRECT', '.')
-  }
-  for (const { route, redirect, origin } of actions) {
-    add('route', route, 'home.route', origin)
-    add('redirect', redirect, 'home.redirect', origin)
-  }
-  return choices
-}
-
-function isUsable(choice: HomeChoice, folder: string, options: HomeOptions, warnings: Warning[]): boolean {
-  if (choice.kind === 'redirect') return true
-  const { target, field, origin } = choice
-  const needsValues = PARAM.test(target)
+/** @returns the canonical path of a route that may be this home; null with a warning */
+function findTarget(choice: HomeChoice, options: HomeOptions, warnings: Warning[]): string | null {
+  const { folder, target, field, origin } = choice
   const path = normalizePath(target)
-  if (typeof path === 'string' && path !== folder && !needsValues) {
-    choice.target = path
-    if (leadsTo(path, folder, options)) return true
-  }
+  const example = target.replace(PARAMS, '$<slash>42')
+  const needsValues = example !== target
+  if (typeof path === 'string' && path !== folder && !needsValues && leadsTo(path, folder, options)) return path
   const rule = needsValues
     ? 'must have values in place of params'
     : `must be the path of ${folder === '/' ? 'a route other than /' : `a route below ${folder}`}`
@@ -133,36 +109,31 @@ function isUsable(choice: HomeChoice, folder: string, options: HomeOptions, warn
     path: origin,
     message: `${origin === '.' ? '' : `${origin}: `}${field} ${rule}, got ${JSON.stringify(target)} (string); it is not used`,
     hint: needsValues
-      ? `Write a path such as ${target.replace(PARAMS, '$<slash>42')}.`
+      ? `Write a path such as ${example}.`
       : folder === '/'
         ? 'Write a path that fngw routes lists.'
         : `Write a path that fngw routes lists below ${folder}, without a leading slash. To send clients elsewhere use home.redirect.`,
   })
-  return false
+  return null
 }
-
-/** A segment that stands for a param in one of the spellings of a route. */
-const PARAM = /(?:^|\/)(?::|\{|\[|\*)/
-const PARAMS = /(?<slash>^|\/)(?::|\{|\[|\*)[^/]*/g
 
 /** The root's home may be any route or file; that of another folder is a route in it. */
 function leadsTo(path: string, folder: string, { routes, isAsset }: HomeOptions): boolean {
   const leaves = routes.candidates(path)
   if (folder === '/') return leaves.length > 0 || isAsset(path)
-  return leaves.some(({ leaf }) => leaf.pattern.startsWith(`${folder}/`))
+  return leaves.some(leaf => leaf.pattern.startsWith(`${folder}/`))
 }
 
-function toStep(homes: ReadonlyMap<string, Home>, routes: HomeOptions['routes']): Step {
+function toStep(homes: ReadonlyMap<string, Home>, routes: Routes): Step {
   return exchange => {
     const home = homes.get(exchange.path)
     if (home === undefined) return false
-    const { choice, ownMethods } = home
     const method = methodOf(exchange)
-    if (hasMethod(ownMethods, method)) return false
-    if (choice.kind === 'redirect') return redirect(exchange, choice.target, method, routes)
+    if (hasMethod(home.ownMethods, method)) return false
+    if (home.kind === 'redirect') return redirect(exchange, home.target, method, routes)
     // Methods that the home's target does not have stay with the path's own route.
-    if (has(routes, method, exchange) && !has(routes, method, exchange, choice.target)) return false
-    exchange.path = choice.target
+    if (has(routes, method, exchange) && !has(routes, method, exchange, home.target)) return false
+    exchange.path = home.target
     return false
   }
 }
@@ -173,13 +144,13 @@ function methodOf({ method, req }: Exchange): string {
   return (method === 'OPTIONS' ? headerOf(req.rawHeaders, 'access-control-request-method') : null) ?? method
 }
 
-function has(routes: HomeOptions['routes'], method: string, exchange: Exchange, path = exchange.path): boolean {
+function has(routes: Routes, method: string, exchange: Exchange, path = exchange.path): boolean {
   const found = routes.find(method, path, exchange.host)
   // A host error of the target is its answer, not a reason to ask another route.
   return found.kind === 'match' || found.code === 'HOST_NOT_ALLOWED' || found.code === 'ROUTE_CONFLICT'
 }
 
-function redirect(exchange: Exchange, target: string, method: string, routes: HomeOptions['routes']): boolean {
+function redirect(exchange: Exchange, target: string, method: string, routes: Routes): boolean {
   if (exchange.method === 'GET' || exchange.method === 'HEAD') {
     exchange.responder.send(exchange, 302, ['Location', withQuery(target, exchange.search)], null)
     return true
@@ -193,9 +164,8 @@ function redirect(exchange: Exchange, target: string, method: string, routes: Ho
 /** The client's query behind the configured target: it can add to the query and to nothing before it. */
 function withQuery(target: string, search: string): string {
   if (search === '' || !/^[\x21-\x7e]+$/.test(search)) return target
-  const hash = target.indexOf('#')
-  const base = hash < 0 ? target : target.slice(0, hash)
-  return `${base}${base.includes('?') ? '&' : '?'}${search}${hash < 0 ? '' : target.slice(hash)}`
+  const [, base = target, hash = ''] = /^([^#]*)(#.*)$/s.exec(target) ?? []
+  return `${base}${base.includes('?') ? '&' : '?'}${search}${hash}`
 }
 
 function hasMethod(bits: number, method: string): boolean {

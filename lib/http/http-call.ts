@@ -10,14 +10,12 @@ import { headerOf } from '../core/http-text.ts'
 import { MAX_AHEAD_BYTES } from '../core/limits.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { toAdmissionLimits } from '../invocation/policy.ts'
-import { Call, type CallReceiver, type Invoker } from '../invocation/invoke.ts'
+import { Call, type Invoker } from '../invocation/invoke.ts'
 import type { ReplyHead } from '../invocation/response.ts'
 import { toFailureText } from '../observe/log-line.ts'
 import type { BodyReceiver, Exchange } from './exchange.ts'
 
-export class HttpCall implements CallReceiver, BodyReceiver {
-  readonly call: Call
-  readonly #invoker: Invoker
+export class HttpCall extends Call implements BodyReceiver {
   readonly #exchange: Exchange
   readonly #debug: DebugHeaders
   /** Of a streamed answer; null before it begins. */
@@ -27,71 +25,66 @@ export class HttpCall implements CallReceiver, BodyReceiver {
   #ahead = 0
 
   constructor(fn: FunctionVersion, invoker: Invoker, exchange: Exchange, debug: DebugHeaders) {
-    this.call = new Call(fn, invoker, this)
-    this.call.id = exchange.id
-    this.call.method = exchange.method
-    this.call.trace = exchange.trace
-    this.call.traceState = exchange.traceState
-    this.call.span = exchange.span
-    this.#invoker = invoker
+    super(fn, invoker)
+    this.id = exchange.id
+    this.method = exchange.method
+    this.trace = exchange.trace
+    this.traceState = exchange.traceState
+    this.span = exchange.span
     this.#exchange = exchange
     this.#debug = debug
   }
 
   onBody(body: Bytes | null): void {
-    this.call.body = body
-    const wrong = this.call.checkedAs === null ? null : this.#checkBody(body && joined(body))
-    if (wrong !== null) {
-      this.call.fail(wrong)
-      return
-    }
-    this.#invoker.start(this.call)
+    this.body = body
+    const wrong = this.checkedAs === null ? null : this.#checkBody(body && joined(body))
+    if (wrong === null) this.invoker.start(this)
+    else this.fail(wrong)
   }
 
   #checkBody(body: Buffer | null): GatewayError | null {
     const { method, req } = this.#exchange
-    this.call.body = body
-    const type = headerOf(req.rawHeaders, 'content-type')
-    return this.#invoker.schemas!.checkBody(this.call.fn, method, type, body)
+    this.body = body
+    return this.invoker.schemas!.checkBody(this.fn, method, headerOf(req.rawHeaders, 'content-type'), body)
   }
 
   onBodyError(error: GatewayError): void {
-    this.call.fail(error)
+    this.fail(error)
   }
 
-  onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
+  override onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
     const exchange = this.#exchange
-    exchange.queuedMs = this.call.queuedMs
-    if (!stream && !this.#hasDebugHeaders && exchange.responder.sendDirectly(exchange, head, body, this.call.endedAt))
-      return
+    const { responder } = exchange
+    exchange.queuedMs = this.queuedMs
+    if (!stream && !this.#hasDebugHeaders && responder.sendDirectly(exchange, head, body, this.endedAt)) return
     const headers = head.headers.slice()
     if (this.#hasDebugHeaders) this.#addDebugHeaders(headers)
     if (!stream) {
-      exchange.responder.send(exchange, head.status, headers, body)
+      responder.send(exchange, head.status, headers, body)
       return
     }
     if (exchange.method === 'HEAD' || !head.hasBody) {
       // The client reads no stream: it is stopped instead of thrown away piece by piece.
-      this.call.abandon()
-      exchange.responder.send(exchange, head.status, headers, null)
+      this.abandon()
+      responder.send(exchange, head.status, headers, null)
       return
     }
-    if (exchange.responder.refuseIfFull(exchange)) {
-      this.call.abandon()
+    if (responder.refuseIfFull(exchange)) {
+      this.abandon()
       return
     }
     addEventStreamHeaders(headers)
-    this.#isWhole = head.length !== null && this.call.grantEdge === null
-    exchange.responder.openStream(exchange, head.status, headers, head.length)
-    if (body.length > 0) this.onChunk(body)
+    this.#isWhole = head.length !== null && this.grantEdge === null
+    responder.openStream(exchange, head.status, headers, head.length)
+    if (body.length > 0) this.onPiece(body)
   }
 
-  onChunk(body: Buffer): void {
+  override onPiece(body: Buffer): void {
     this.#pieces ??= new PieceWriter(this.#exchange, bytes => this.#handleTaken(bytes))
     this.#pieces.add(body)
     if (!this.#mayBeAhead) return
     this.#ahead += body.length
-    this.call.grant(body.length)
+    this.grant(body.length)
   }
 
   /** A handler that has returned is over: its worker need not wait for a slow client, as far as there is memory for the body. */
@@ -104,45 +97,37 @@ export class HttpCall implements CallReceiver, BodyReceiver {
   #handleTaken(bytes: number): void {
     const known = Math.min(this.#ahead, bytes)
     this.#ahead -= known
-    this.call.grant(bytes - known)
+    this.grant(bytes - known)
   }
 
-  onEnd(error: GatewayError | null): void {
+  override onDone(error: GatewayError | null): void {
     if (error === null) this.#pieces?.flush()
     this.#exchange.responder.closeStream(this.#exchange, error)
   }
 
-  onError(error: GatewayError): void {
-    this.#exchange.queuedMs = this.call.queuedMs
+  override onFailed(error: GatewayError): void {
+    this.#exchange.queuedMs = this.queuedMs
     const headers: string[] = []
     if (this.#hasDebugHeaders) this.#addDebugHeaders(headers)
     this.#exchange.responder.sendError(this.#exchange, error, headers)
   }
 
   get #hasDebugHeaders(): boolean {
-    return this.call.fn.policy.includeDebugHeaders || this.call.loadError !== null
+    return this.fn.policy.includeDebugHeaders || this.loadError !== null
   }
 
   #addDebugHeaders(headers: string[]): void {
-    const { fn, loadError } = this.call
-    const { clock, secrets } = this.#invoker
-    const latencyMs = clock.monotonic() - this.#exchange.startedAt
-    if (fn.policy.includeDebugHeaders) headers.push(...this.#debug.of(this.call, latencyMs))
-    if (loadError !== null) headers.push(...this.#debug.ofLoadError(fn, secrets.hideIn(fn, loadError)))
+    const { fn, loadError, invoker } = this
+    const latencyMs = invoker.clock.monotonic() - this.#exchange.startedAt
+    if (fn.policy.includeDebugHeaders) headers.push(...this.#debug.of(this, latencyMs))
+    if (loadError !== null) headers.push(...this.#debug.ofLoadError(fn, invoker.secrets.hideIn(fn, loadError)))
   }
 }
 
 /** Server-sent events must reach the client as they happen, through caches and buffering proxies too. */
 function addEventStreamHeaders(headers: string[]): void {
-  let isEventStream = false
-  let hasCacheControl = false
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i]!.toLowerCase()
-    if (name === 'content-type') isEventStream = headers[i + 1]!.startsWith('text/event-stream')
-    if (name === 'cache-control') hasCacheControl = true
-  }
-  if (!isEventStream) return
-  if (!hasCacheControl) headers.push('Cache-Control', 'no-cache')
+  if (headerOf(headers, 'content-type')?.startsWith('text/event-stream') !== true) return
+  if (headerOf(headers, 'cache-control') === null) headers.push('Cache-Control', 'no-cache')
   headers.push('X-Accel-Buffering', 'no')
 }
 
@@ -246,21 +231,18 @@ const SMALLEST_BYTES = 16 * 1024
 /** Longest `X-Fn-Stdout`, `X-Fn-Stderr` or `X-Fn-Load-Error`, bytes. */
 const OUTPUT_PREVIEW_BYTES = 1024
 
-/** How a call reached its worker. */
+/** How a call reached its worker: `socketIndex` from 1, null when it reached none; `cold` when it had to wait for the worker's start. */
 interface RoutingInfo {
   routing: 'single' | 'round_robin'
-  /** From 1; null when the call reached no worker. */
   socketIndex: number | null
-  /** True when the call had to wait for its worker's start. */
   cold: boolean
 }
 
 /**
  * Makes the debug headers of a function that asks for them, and in development the one of a function whose newest version cannot be loaded.
- * One per gateway, because it keeps each function's fixed part. Rule 3 of §4.1.
+ * Rule 3 of §4.1.
  */
 export class DebugHeaders {
-  readonly #fixed = new WeakMap<FunctionVersion, readonly string[]>()
   readonly #describe: (call: Call) => RoutingInfo
   readonly #production: boolean
 
@@ -272,21 +254,19 @@ export class DebugHeaders {
 
   /** @returns names and values in turn */
   of(call: Call, latencyMs: number): string[] {
+    const { fn, id, loadError, stdout, stderr } = call
     const { routing, socketIndex, cold } = this.#describe(call)
+    const { maxWorkers, maxQueue } = toAdmissionLimits(fn.policy)
+    const state = loadError !== null ? 'stale' : cold ? 'cold' : 'warm'
     const headers = [
-      ...this.#fixedOf(call.fn),
-      'X-Fn-Request-Id',
-      call.id,
-      'X-Fn-Runtime-Routing',
-      routing,
-      'X-Fn-Latency-Ms',
-      latencyMs.toFixed(1),
-      'X-Fn-Function-State',
-      call.loadError !== null ? 'stale' : cold ? 'cold' : 'warm',
+      ...['X-Fn-Runtime', fn.runtime, 'X-Fn-Function', fn.name, 'X-Fn-Version', fn.version ?? DEFAULT_VERSION_LABEL],
+      ...['X-Fn-Worker-Pool-Max-Workers', String(maxWorkers), 'X-Fn-Worker-Pool-Max-Queue', String(maxQueue)],
+      ...['X-Fn-Request-Id', id, 'X-Fn-Runtime-Routing', routing],
+      ...['X-Fn-Latency-Ms', latencyMs.toFixed(1), 'X-Fn-Function-State', state],
     ]
     if (socketIndex !== null) headers.push('X-Fn-Runtime-Socket-Index', String(socketIndex))
-    if (call.stdout !== '') headers.push('X-Fn-Stdout', toPreview(call.stdout))
-    if (call.stderr !== '') headers.push('X-Fn-Stderr', toPreview(call.stderr))
+    if (stdout !== '') headers.push('X-Fn-Stdout', toPreview(stdout))
+    if (stderr !== '') headers.push('X-Fn-Stderr', toPreview(stderr))
     return headers
   }
 
@@ -295,36 +275,12 @@ export class DebugHeaders {
     if (this.#production) return []
     return ['X-Fn-Load-Error', toPreview(toFailureText(message, entryFile, detail ?? {}).headline)]
   }
-
-  #fixedOf(fn: FunctionVersion): readonly string[] {
-    let fixed = this.#fixed.get(fn)
-    if (fixed === undefined) {
-      const limits = toAdmissionLimits(fn.policy)
-      fixed = [
-        'X-Fn-Runtime',
-        fn.runtime,
-        'X-Fn-Function',
-        fn.name,
-        'X-Fn-Version',
-        fn.version ?? DEFAULT_VERSION_LABEL,
-        'X-Fn-Worker-Pool-Max-Workers',
-        String(limits.maxWorkers),
-        'X-Fn-Worker-Pool-Max-Queue',
-        String(limits.maxQueue),
-      ]
-      this.#fixed.set(fn, fixed)
-    }
-    return fixed
-  }
 }
 
 /** Captured output as one line of at most OUTPUT_PREVIEW_BYTES: a header carries no line ends and no other alphabet. */
 function toPreview(text: string): string {
-  const head = text.slice(0, OUTPUT_PREVIEW_BYTES + 1)
-  const line = head
-    .trimEnd()
-    .replace(/\s+/g, ' ')
-    .replace(/[^\x20-\x7e]/g, '?')
+  const head = text.slice(0, OUTPUT_PREVIEW_BYTES + 1).trimEnd()
+  const line = head.replace(/\s+/g, ' ').replace(/[^\x20-\x7e]/g, '?')
   const isCut = text.trimEnd().length > OUTPUT_PREVIEW_BYTES
   return isCut ? `${line.slice(0, OUTPUT_PREVIEW_BYTES - 3)}...` : line
 }

@@ -37,36 +37,29 @@ export interface InjectResponse {
  * @throws Error when the answer was cut off
  */
 export function inject(handle: HttpHandler, request: InjectRequest): Promise<InjectResponse> {
-  const raw = toRawHeaders(request.headers ?? {})
-  const body = toBody(request.body ?? request.payload ?? null, raw)
-  const { url, headers } = toTarget(withQuery(request.url, request.query), raw)
+  const { method = 'GET', headers: given = {}, query, remoteAddress } = request
+  const headers = Object.entries(given).flatMap(([name, values]) => [values].flat().flatMap(value => [name, value]))
+  const body = toBody(request.body ?? request.payload ?? null, headers)
+  const url = toTarget(withQuery(request.url, query), headers)
   if (body !== null && !hasHeader(headers, 'content-length') && !hasHeader(headers, 'transfer-encoding'))
     headers.push('Content-Length', String(body.length))
   return new Promise((resolve, reject) => {
-    const socket = new MemorySocket(request.remoteAddress)
-    const req = new MemoryRequest(socket, request.method ?? 'GET', url, headers, body === null ? [] : [body])
+    const socket = new MemorySocket(remoteAddress)
     const chunks: Buffer[] = []
     const res = new MemoryResponse(socket, {
       onHead: () => {},
-      onChunk: chunk => {
-        chunks.push(chunk)
-        return true
-      },
+      onChunk: chunk => chunks.push(chunk) > 0,
       onEnd: () => {
+        const { status, rawHeaders } = res
         const bytes = Buffer.concat(chunks)
-        resolve({
-          status: res.status,
-          headers: joinHeaders(res.rawHeaders),
-          rawHeaders: res.rawHeaders,
-          body: bytes,
-          text: () => bytes.toString('utf8'),
-          json: () => JSON.parse(bytes.toString('utf8')),
-        })
+        const text = () => bytes.toString('utf8')
+        const json = () => JSON.parse(text())
+        resolve({ status, headers: joinHeaders(rawHeaders), rawHeaders, body: bytes, text, json })
         socket.close()
       },
       onCut: () => reject(new Error('answer was cut off')),
     })
-    handle(req, res)
+    handle(new MemoryRequest(socket, method, url, headers, body === null ? [] : [body]), res)
   })
 }
 
@@ -80,13 +73,9 @@ export class MemorySocket extends EventEmitter implements HttpSocket {
     this.remoteAddress = remoteAddress
   }
 
-  setTimeout(): this {
-    return this
-  }
+  setTimeout(): void {}
 
-  end(): this {
-    return this
-  }
+  end(): void {}
 
   /** The client is gone, or done. */
   close(): void {
@@ -127,18 +116,14 @@ export class MemoryRequest extends Readable {
   }
 
   override _read(): void {
-    this.#readNext().catch(error => this.#onBroken(error))
+    this.#readNext().catch(this.#onBroken)
   }
 
   async #readNext(): Promise<void> {
     const { done, value } = await this.#source.next()
     if (this.destroyed) return
-    if (done) {
-      this.complete = true
-      this.push(null)
-    } else {
-      this.push(Buffer.from(value))
-    }
+    if (done) this.complete = true
+    this.push(done ? null : Buffer.from(value))
   }
 
   override _destroy(_error: Error | null, callback: (error?: Error | null) => void): void {
@@ -180,12 +165,11 @@ export class MemoryResponse extends EventEmitter implements HttpResponse {
 
   writeContinue(): void {}
 
-  writeHead(status: number, headers: string[]): this {
+  writeHead(status: number, headers: string[]): void {
     this.status = status
     this.rawHeaders = headers
     this.headersSent = true
     this.#sink.onHead()
-    return this
   }
 
   flushHeaders(): void {}
@@ -195,22 +179,20 @@ export class MemoryResponse extends EventEmitter implements HttpResponse {
     return this.#sink.onChunk(typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk)
   }
 
-  end(chunk?: Buffer | string, encoding?: BufferEncoding): this {
-    if (this.#isOver) return this
+  end(chunk?: Buffer | string, encoding?: BufferEncoding): void {
+    if (this.#isOver) return
     if (chunk !== undefined) this.write(chunk, encoding)
     this.#isOver = true
     this.writableFinished = true
     this.#sink.onEnd()
     this.emit('finish')
-    return this
   }
 
-  destroy(): this {
-    if (this.#isOver) return this
+  destroy(): void {
+    if (this.#isOver) return
     this.#isOver = true
     this.#sink.onCut()
     this.socket.close()
-    return this
   }
 
   drained(): void {
@@ -243,20 +225,11 @@ function toSearch(query: Readonly<Record<string, unknown>>): string {
   return search.toString()
 }
 
-function toRawHeaders(headers: Readonly<Record<string, string | readonly string[]>>): string[] {
-  const raw: string[] = []
-  for (const [name, value] of Object.entries(headers)) {
-    for (const item of typeof value === 'string' ? [value] : value) raw.push(name, item)
-  }
-  return raw
-}
-
-/** Takes the host out of an absolute URL, and adds the Host header that HTTP/1.1 wants. */
-export function toTarget(url: string, headers: string[]): { url: string; headers: string[] } {
-  const match = /^https?:\/\/([^/?#]+)([^#]*)/i.exec(url)
-  const rest = match?.[2] ?? url
-  if (!hasHeader(headers, 'host')) headers.push('Host', match?.[1] ?? 'localhost')
-  return { url: match !== null && !rest.startsWith('/') ? `/${rest}` : rest, headers }
+/** The target of a request. The host of an absolute URL becomes the Host header that HTTP/1.1 wants, unless there is one. */
+function toTarget(url: string, headers: string[]): string {
+  const [, host = 'localhost', rest = url] = /^https?:\/\/([^/?#]+)([^#]*)/i.exec(url) ?? []
+  if (!hasHeader(headers, 'host')) headers.push('Host', host)
+  return rest !== url && !rest.startsWith('/') ? `/${rest}` : rest
 }
 
 function hasHeader(headers: readonly string[], lowerName: string): boolean {
@@ -265,11 +238,15 @@ function hasHeader(headers: readonly string[], lowerName: string): boolean {
 
 function joinHeaders(rawHeaders: readonly string[]): Record<string, string> {
   const joined: Record<string, string> = Object.create(null)
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i]!.toLowerCase()
-    joined[name] = joined[name] === undefined ? rawHeaders[i + 1]! : `${joined[name]}, ${rawHeaders[i + 1]}`
+  for (const [name, value] of toPairs(rawHeaders)) {
+    const lower = name.toLowerCase()
+    joined[lower] = joined[lower] === undefined ? value : `${joined[lower]}, ${value}`
   }
   return joined
+}
+
+function toPairs(rawHeaders: readonly string[]): [name: string, value: string][] {
+  return rawHeaders.flatMap((name, index) => (index % 2 === 0 ? [[name, rawHeaders[index + 1]!]] : []))
 }
 
 /** Statuses whose Response may not have a body (fetch standard). */
@@ -285,17 +262,14 @@ export function toWebRequest(request: Request | string | URL, init?: RequestInit
  * @throws the signal's reason when aborted before the head; TypeError when the answer is cut off before it
  */
 export function fetchWith(handle: HttpHandler, request: Request): Promise<Response> {
-  const { url, headers } = toTarget(request.url, [...request.headers].flat())
-  const socket = new MemorySocket()
+  const { method, signal } = request
+  const headers = [...request.headers].flat()
+  const url = toTarget(request.url, headers)
   const body = request.body === null ? [] : (request.body as unknown as AsyncIterable<Uint8Array>)
   if (request.body !== null && !request.headers.has('content-length')) headers.push('Transfer-Encoding', 'chunked')
   return new Promise((resolve, reject) => {
-    const onBroken = (error: unknown) => {
-      socket.close()
-      reject(error)
-      failStream(error)
-    }
-    const req = new MemoryRequest(socket, request.method, url, headers, body, onBroken)
+    const socket = new MemorySocket()
+    /** Null once the answer's body is over. */
     let controller: ReadableStreamDefaultController<Uint8Array> | null = null
     const stream = new ReadableStream<Uint8Array>({
       start: opened => {
@@ -304,21 +278,24 @@ export function fetchWith(handle: HttpHandler, request: Request): Promise<Respon
       pull: () => res.drained(),
       cancel: () => socket.close(),
     })
-    const onAbort = () => onBroken(request.signal.reason)
-    const failStream = (reason: unknown) => {
+    const fail = (reason: unknown): void => {
+      reject(reason)
       controller?.error(reason)
       controller = null
     }
-    const finish = () => {
-      request.signal.removeEventListener('abort', onAbort)
+    const leave = (reason: unknown): void => {
+      socket.close()
+      fail(reason)
+    }
+    const onAbort = (): void => leave(signal.reason)
+    const finish = (): void => {
+      signal.removeEventListener('abort', onAbort)
       socket.close()
     }
     const res = new MemoryResponse(socket, {
       onHead: () => {
-        const isNullBody = NULL_BODY_STATUS.has(res.status) || request.method === 'HEAD'
-        const pairs: [string, string][] = []
-        for (let i = 0; i + 1 < res.rawHeaders.length; i += 2) pairs.push([res.rawHeaders[i]!, res.rawHeaders[i + 1]!])
-        resolve(new Response(isNullBody ? null : stream, { status: res.status, headers: pairs }))
+        const isNullBody = NULL_BODY_STATUS.has(res.status) || method === 'HEAD'
+        resolve(new Response(isNullBody ? null : stream, { status: res.status, headers: toPairs(res.rawHeaders) }))
       },
       onChunk: chunk => {
         controller?.enqueue(new Uint8Array(chunk))
@@ -330,17 +307,15 @@ export function fetchWith(handle: HttpHandler, request: Request): Promise<Respon
         finish()
       },
       onCut: () => {
-        const error = new TypeError('answer was cut off')
-        reject(error)
-        failStream(error)
+        fail(new TypeError('answer was cut off'))
         finish()
       },
     })
-    if (request.signal.aborted) {
+    if (signal.aborted) {
       onAbort()
       return
     }
-    request.signal.addEventListener('abort', onAbort, { once: true })
-    handle(req, res)
+    signal.addEventListener('abort', onAbort, { once: true })
+    handle(new MemoryRequest(socket, method, url, headers, body, leave), res)
   })
 }

@@ -1,21 +1,24 @@
 /**
- * Refusals of routes: prepared once, and sent several at a time. An error for each would be made with its stack, and a
- * body would be read before it is thrown away. Owner: §4.1.
+ * Refusals of routes, each prepared once and sent several at a time: an error made for every one would cost more than the rest of it, and
+ * a client that is woken once has several to read. In development they name the routes that may have been meant. Owner: §4.1.
  */
 
 import { editDistance } from '../config/fields.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, toErrorBody } from '../core/errors.ts'
 import { METHODS } from '../core/identity.ts'
-import type { RouteRefusal } from '../router/route-table.ts'
+import { explain } from '../router/explain.ts'
+import type { RouteRefusal, RouteTable } from '../router/route-table.ts'
 import type { Settlement } from '../router/settle.ts'
-import { type PreparedHead, toPreparedHead } from './respond.ts'
 import { DISCARD_BODY_BYTES, type Exchange } from './exchange.ts'
+import { type PreparedHead, toPreparedHead } from './respond.ts'
 
-/** Different refusals that are remembered; there are as many as lists of methods. */
-const KNOWN_REFUSALS = 256
 /** Refusals that leave together. */
 const REFUSALS_AT_ONCE = 8
+/** Claims that a refusal names in development. */
+const MAX_CLAIMS = 5
+
+type Routes = Pick<RouteTable, 'find' | 'candidates' | 'leaves'>
 
 interface Refusal {
   readonly error: GatewayError
@@ -24,11 +27,23 @@ interface Refusal {
 }
 
 export class Refusals {
-  readonly #known = new Map<string, Refusal>()
+  /** There are as many as lists of methods. */
+  readonly #prepared = new Map<RouteRefusal, Refusal>()
+  /** Null in production. */
+  readonly #nearest: NearestRoutes | null
   #due: { exchange: Exchange; refusal: Refusal }[] = []
 
-  /** Answers at once, or at the end of the poll phase, when a short body has come and was dropped. */
-  send(exchange: Exchange, found: RouteRefusal): void {
+  /** @param clock - of a gateway that names routes; null for one that does not */
+  constructor(clock: Clock | null) {
+    this.#nearest = clock === null ? null : new NearestRoutes(clock)
+  }
+
+  send(exchange: Exchange, found: RouteRefusal, routes: Routes): void {
+    const hint = this.#nearest === null ? null : this.#hintOf(exchange, found, routes, this.#nearest)
+    if (hint !== null) {
+      exchange.responder.sendError(exchange, toError(found, hint))
+      return
+    }
     const refusal = this.#of(found)
     const { hasBody, declaredLength, req } = exchange
     const isShort = hasBody && declaredLength >= 0 && declaredLength <= DISCARD_BODY_BYTES
@@ -39,37 +54,57 @@ export class Refusals {
     if (hasBody) req.leaveBody!()
     this.#due.push({ exchange, refusal })
     if (this.#due.length === 1) setImmediate(this.#sendDue)
-    // The parser has not reached the end of its body yet.
+    // The parser has not reached the end of a short body before the end of the poll phase.
     else if (this.#due.length >= REFUSALS_AT_ONCE && !hasBody) this.#sendDue()
   }
 
   readonly #sendDue = (): void => {
     const due = this.#due
     this.#due = []
-    for (const { exchange, refusal } of due) {
-      if (exchange.ended) continue
-      const { req, responder } = exchange
-      const { error, head, body } = refusal
-      exchange.error = error
-      if (responder.sendPrepared(exchange, head, body)) continue
-      // The error lets the rest of the body pass and waits for its end.
-      if (!req.complete) req.awaitEnd?.()
-      responder.sendError(exchange, error)
-    }
+    for (const { exchange, refusal } of due) if (!exchange.ended) answer(exchange, refusal)
   }
 
-  #of({ code, message, allow }: RouteRefusal): Refusal {
-    const key = `${code} ${allow ?? ''} ${message}`
-    let refusal = this.#known.get(key)
+  #of(found: RouteRefusal): Refusal {
+    let refusal = this.#prepared.get(found)
     if (refusal === undefined) {
-      const error = new GatewayError(code, message, allow === null ? {} : { headers: { Allow: allow } })
-      const headers = ['Content-Type', 'application/json', ...(allow === null ? [] : ['Allow', allow])]
-      refusal = { error, head: toPreparedHead(error.status, headers), body: Buffer.from(toErrorBody(message)) }
-      if (this.#known.size >= KNOWN_REFUSALS) this.#known.clear()
-      this.#known.set(key, refusal)
+      const error = toError(found, null)
+      const headers = ['Content-Type', 'application/json', ...Object.entries(error.headers ?? {}).flat()]
+      const body = Buffer.from(toErrorBody(found.message))
+      refusal = { error, head: toPreparedHead(error.status, headers), body }
+      this.#prepared.set(found, refusal)
     }
     return refusal
   }
+
+  /** The routes near a path without one, or the claims of the path, as `fngw explain` shows them; null when there are none. */
+  #hintOf({ method, path, host }: Exchange, { code }: RouteRefusal, routes: Routes, nearest: NearestRoutes) {
+    if (code === 'NOT_FOUND') {
+      const near = nearest.find(path, routes.leaves)
+      return near.length === 0 ? null : `nearest routes: ${near.join(', ')}`
+    }
+    const claims = explain(routes, method, path, host).losers.map(
+      ({ methods, pattern, runtime, name, file }) => `${methods.join(',')} ${pattern} is ${runtime}/${name} (${file})`,
+    )
+    const more = claims.length - MAX_CLAIMS
+    const shown = more > 0 ? [...claims.slice(0, MAX_CLAIMS), `${more} more`] : claims
+    return shown.length === 0 ? null : `claims of this path: ${shown.join('; ')}`
+  }
+}
+
+function answer(exchange: Exchange, { error, head, body }: Refusal): void {
+  const { req, responder } = exchange
+  exchange.error = error
+  if (responder.sendPrepared(exchange, head, body)) return
+  // The error lets the rest of the body pass and waits for its end.
+  if (!req.complete) req.awaitEnd?.()
+  responder.sendError(exchange, error)
+}
+
+function toError({ code, message, allow }: RouteRefusal, hint: string | null): GatewayError {
+  return new GatewayError(code, message, {
+    ...(allow !== null && { headers: { Allow: allow } }),
+    ...(hint !== null && { detail: { hint } }),
+  })
 }
 
 /** Routes that are named, and routes that are looked at: a wrong address must not cost much in a large tree. */
@@ -78,7 +113,7 @@ const COMPARED = 5000
 /** Characters of a path and of one segment that are compared. */
 const MAX_PATH_CHARS = 256
 const MAX_SEGMENT_CHARS = 64
-/** What a segment too many or too few counts, in characters. */
+/** The cost of a segment too many or too few, in characters. */
 const SEGMENT_COST = 2
 
 /** Share of the time that may go into looking: a client that asks for nonsense again and again must not slow others. */
@@ -115,25 +150,21 @@ export function nearestRoutes(path: string, leaves: readonly Leaf[]): string[] {
   const segments = toSegments(path)
   // A third of the letters may be wrong, as for names in configs.
   const limit = Math.max(2, Math.floor(path.length / 3))
-  return leaves
-    .slice(0, COMPARED)
-    .map(({ pattern, methods }) => ({ pattern, methods, cost: compare(segments, toSegments(pattern), limit) }))
-    .filter(({ cost }) => cost <= limit)
-    .sort((a, b) => a.cost - b.cost)
-    .slice(0, SHOWN)
-    .map(({ pattern, methods }) => `${toMethods(methods)} ${pattern}`)
+  const compared = leaves.slice(0, COMPARED).map(leaf => ({ leaf, cost: compare(segments, leaf.pattern, limit) }))
+  const near = compared.filter(({ cost }) => cost <= limit).sort((a, b) => a.cost - b.cost)
+  return near.slice(0, SHOWN).map(({ leaf: { pattern, methods } }) => {
+    const names = METHODS.filter((_, index) => (methods & (1 << index)) !== 0)
+    return `${names.join(',')} ${pattern}`
+  })
 }
 
 function toSegments(path: string): string[] {
   return path.split('/').filter(segment => segment !== '')
 }
 
-function toMethods(bits: number): string {
-  return METHODS.filter((_, index) => (bits & (1 << index)) !== 0).join(',')
-}
-
 /** Characters by which a path differs from a pattern; Infinity when they have nothing in common, or more than `limit`. */
-function compare(path: readonly string[], pattern: readonly string[], limit: number): number {
+function compare(path: readonly string[], text: string, limit: number): number {
+  const pattern = toSegments(text)
   if (pattern.length === 0 && path.length > 0) return Number.POSITIVE_INFINITY
   let cost = 0
   for (const [index, wanted] of pattern.entries()) {

@@ -12,13 +12,13 @@ import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { BytePool } from '../core/byte-pool.ts'
 import { type Clock, WallTime } from '../core/clock.ts'
-import { Descriptors } from '../core/host.ts'
 import { GatewayError, toErrorBody } from '../core/errors.ts'
-import type { Lifecycle } from '../core/transitions.ts'
+import { Descriptors } from '../core/host.ts'
+import { headerOf, matchesTag } from '../core/http-text.ts'
 import { DEFAULT_RESPONSE_IDLE_TIMEOUT_MS, MAX_STATUS } from '../core/limits.ts'
 import { escapeUnsafe } from '../core/text.ts'
-import { type ReplyHead, prepareText } from '../invocation/response.ts'
-import { headerOf, matchesTag } from '../core/http-text.ts'
+import type { Lifecycle } from '../core/transitions.ts'
+import { prepareText, type ReplyHead } from '../invocation/response.ts'
 import { DISCARD_BODY_BYTES, type Exchange, type ExchangeResponder, type HttpResponse } from './exchange.ts'
 
 /** Milliseconds a refused upload may go on after its answer, so that the client can read it before the close. */
@@ -34,7 +34,7 @@ interface ResponderOptions {
   descriptors?: Descriptors
   /** Neutral messages for failures of handlers. */
   production: boolean
-  /** True while the gateway stops: every answer then closes its connection. */
+  /** `draining` is true while the gateway stops: every answer then closes its connection. */
   lifecycle: Pick<Lifecycle, 'draining' | 'toShed'>
   /** Gets every exchange that ended; null without a listener. */
   onFinished: ((exchange: Exchange) => void) | null
@@ -53,29 +53,18 @@ const NEUTRAL_MESSAGES: Readonly<Record<string, string>> = {
 const JSON_TYPE = 'application/json'
 
 export class Responder implements ExchangeResponder {
-  readonly clock: Clock
-  /** Memory for bodies. */
   readonly pool: BytePool
   readonly descriptors: Descriptors
-  readonly #production: boolean
-  readonly #lifecycle: ResponderOptions['lifecycle']
-  readonly #onFinished: ((exchange: Exchange) => void) | null
-  readonly #idleMs: number
-  readonly #onProblem: (message: string) => void
+  readonly #options: ResponderOptions
   readonly #wall: WallTime
   #second = -1
   #dateText = ''
 
   constructor(options: ResponderOptions) {
-    this.clock = options.clock
+    this.#options = options
     this.pool = options.pool
     this.descriptors = options.descriptors ?? new Descriptors()
     this.#wall = new WallTime(options.clock)
-    this.#production = options.production
-    this.#lifecycle = options.lifecycle
-    this.#onFinished = options.onFinished
-    this.#idleMs = options.responseIdleTimeoutMs ?? DEFAULT_RESPONSE_IDLE_TIMEOUT_MS
-    this.#onProblem = options.onProblem ?? (() => {})
   }
 
   /**
@@ -87,40 +76,29 @@ export class Responder implements ExchangeResponder {
   send(exchange: Exchange, status: number, headers: string[], body: Buffer | string | null, isConstant = false): void {
     if (exchange.ended) return
     const { res } = exchange
-    const isBodyless = exchange.method === 'HEAD' || status === 204 || status === 304
-    const length = body === null ? 0 : typeof body === 'string' ? Buffer.byteLength(body) : body.length
-    const waits = !isBodyless && length > JOINED_BODY_BYTES
-    if (waits && !isConstant && this.refuseIfFull(exchange)) return
-    if (!isBodyless || (length > 0 && status !== 204 && status !== 304)) headers.push('Content-Length', String(length))
+    const isText = typeof body === 'string'
+    const bytes = isText ? Buffer.from(body) : body
+    const length = bytes?.length ?? 0
+    const isBodyless = status === 204 || status === 304
+    const sent = exchange.method === 'HEAD' || isBodyless || length === 0 ? null : bytes
+    const isLong = sent !== null && length > JOINED_BODY_BYTES
+    if (isLong && !isConstant && this.refuseIfFull(exchange)) return
+    if (!isBodyless && (exchange.method !== 'HEAD' || length > 0)) headers.push('Content-Length', String(length))
     const lingers = this.#writeHead(exchange, status, headers)
-    exchange.bytesOut = isBodyless ? 0 : length
+    exchange.bytesOut = sent === null ? 0 : length
     this.#end(exchange)
-    if (isBodyless || length === 0) {
-      if (lingers) this.#linger(exchange)
-      else res.end()
-    } else {
-      if (waits) res.once('finish', this.#await(exchange, isConstant ? 0 : length))
-      if (typeof body === 'string') this.#sendWhole(exchange, body, 'utf8', lingers)
-      // A latin1 text joins the head in one write; a long one is cheaper as separate bytes.
-      else if (length <= JOINED_BODY_BYTES) this.#sendWhole(exchange, body!.toString('latin1'), 'latin1', lingers)
-      else if (isConstant) this.#sendWhole(exchange, body!, 'latin1', lingers)
-      else {
-        this.#write(res, body!)
-        if (lingers) this.#linger(exchange)
-        else res.end()
-      }
+    if (isLong) res.once('finish', this.#await(exchange, isConstant ? 0 : length))
+    // A latin1 text joins the head in one write; a long one is cheaper as separate bytes.
+    let last = isLong ? sent : (sent?.toString('latin1') ?? null)
+    if (isLong && !isConstant && !isText) {
+      this.#write(res, sent)
+      last = null
     }
-    this.#onFinished?.(exchange)
-  }
-
-  #sendWhole(exchange: Exchange, body: string | Buffer, encoding: BufferEncoding, lingers: boolean): void {
-    const { res } = exchange
-    if (lingers) {
-      res.write(body, encoding)
-      this.#linger(exchange)
-    } else {
-      res.end(body, encoding)
-    }
+    if (lingers && last !== null) res.write(last, 'latin1')
+    if (lingers) this.#linger(exchange)
+    else if (last === null) res.end()
+    else res.end(last, 'latin1')
+    this.#options.onFinished?.(exchange)
   }
 
   /**
@@ -151,14 +129,15 @@ export class Responder implements ExchangeResponder {
     if (text === undefined || res.isDirect !== true || exchange.ended || exchange.method === 'HEAD') return false
     if (exchange.cors !== null || exchange.extraHeaders !== null) return false
     if (this.#endsConnections || (exchange.hasBody && !exchange.req.complete)) return false
-    if (body.length > JOINED_BODY_BYTES && !isConstant && this.pool.unread.isFull()) return false
+    const isLong = body.length > JOINED_BODY_BYTES
+    if (isLong && !isConstant && this.pool.unread.isFull()) return false
     exchange.status = status
     exchange.bytesOut = body.length
     exchange.answeredAt = answeredAt
     this.#end(exchange)
     const date = isDated === true ? '' : `Date: ${this.#date(answeredAt)}\r\n`
     const head = `${text}Content-Length: ${body.length}\r\nX-Request-Id: ${exchange.id}\r\n${date}`
-    if (body.length <= JOINED_BODY_BYTES) {
+    if (!isLong) {
       res.sendWhole!(status, head, body.length === 0 ? '' : body.toString('latin1'))
     } else if (isConstant) {
       res.sendWhole!(status, head, body, this.#await(exchange, 0))
@@ -170,18 +149,18 @@ export class Responder implements ExchangeResponder {
         onGone()
       })
     }
-    this.#onFinished?.(exchange)
+    this.#options.onFinished?.(exchange)
     return true
   }
 
   /** Sends an answer of the gateway's own in the same way; its bytes never change. */
   sendPrepared(exchange: Exchange, head: ReplyHead, body: Buffer): boolean {
-    return this.sendDirectly(exchange, head, body, this.clock.monotonic(), true)
+    return this.sendDirectly(exchange, head, body, this.#options.clock.monotonic(), true)
   }
 
   /** True while answers end their connections: at a stop all, else as many as other processes have room for. */
   get #endsConnections(): boolean {
-    const { draining, toShed } = this.#lifecycle
+    const { draining, toShed } = this.#options.lifecycle
     return draining || (toShed !== undefined && toShed > 0)
   }
 
@@ -195,7 +174,6 @@ export class Responder implements ExchangeResponder {
     return this.#dateText
   }
 
-  /** Sends a JSON value. */
   sendJson(exchange: Exchange, status: number, value: unknown, headers: string[] = []): void {
     headers.push('Content-Type', JSON_TYPE)
     this.send(exchange, status, headers, JSON.stringify(value))
@@ -214,12 +192,12 @@ export class Responder implements ExchangeResponder {
       this.closeStream(exchange, error)
       return
     }
-    const headers = ['Content-Type', JSON_TYPE, ...extra]
-    for (const [name, value] of Object.entries(error.headers ?? {})) headers.push(name, value)
-    const { status } = error
-    if ((status === 429 || status === 503) && error.headers?.['Retry-After'] === undefined)
-      headers.push('Retry-After', '1')
-    this.send(exchange, status >= 400 && status <= MAX_STATUS ? status : 500, headers, this.#errorBody(error, facts))
+    const { code, message, detail, status, headers: own = {} } = error
+    const headers = ['Content-Type', JSON_TYPE, ...extra, ...Object.entries(own).flat()]
+    if ((status === 429 || status === 503) && own['Retry-After'] === undefined) headers.push('Retry-After', '1')
+    const body = this.#options.production ? { error: NEUTRAL_MESSAGES[code] ?? message } : { error: message, detail }
+    const isStatus = status >= 400 && status <= MAX_STATUS
+    this.send(exchange, isStatus ? status : 500, headers, JSON.stringify({ ...body, ...facts }))
   }
 
   /**
@@ -232,11 +210,6 @@ export class Responder implements ExchangeResponder {
     const why = 'unread responses hold all the memory that they may (FN_BODY_MEMORY_MB); try again later'
     this.sendError(exchange, new GatewayError('OVERLOADED', why))
     return true
-  }
-
-  #errorBody({ code, message, detail }: GatewayError, facts: object): string {
-    if (this.#production) return JSON.stringify({ error: NEUTRAL_MESSAGES[code] ?? message, ...facts })
-    return JSON.stringify({ error: message, detail, ...facts })
   }
 
   /**
@@ -259,17 +232,14 @@ export class Responder implements ExchangeResponder {
    */
   writeStream(exchange: Exchange, chunk: Buffer, isConstant = false, onTaken: (() => void) | null = null): boolean {
     if (chunk.length === 0 || !this.#count(exchange, chunk.length)) return true
-    const { res } = exchange
+    const { res, connection } = exchange
     // A wrapper of a host application around its response may keep the bytes and never call back.
-    if (onTaken !== null && res.writeKept !== undefined) {
-      const { connection } = exchange
-      connection.hold(chunk.length, this.pool.unread)
-      return res.writeKept(chunk, () => {
-        connection.release(chunk.length)
-        onTaken()
-      })
-    }
-    return isConstant ? res.write(chunk) : this.#write(res, chunk)
+    if (onTaken === null || res.writeKept === undefined) return isConstant ? res.write(chunk) : this.#write(res, chunk)
+    connection.hold(chunk.length, this.pool.unread)
+    return res.writeKept(chunk, () => {
+      connection.release(chunk.length)
+      onTaken()
+    })
   }
 
   /**
@@ -286,9 +256,9 @@ export class Responder implements ExchangeResponder {
   }
 
   /** Cuts the connection when the client takes nothing for long. */
-  watchClient(exchange: Exchange, isSlow: boolean): void {
-    const { connection, id, method, path } = exchange
-    if (isSlow) connection.watch(this.#idleMs, () => this.#onProblem(toStallText(id, method, path, this.#idleMs)))
+  watchClient({ connection, id, method, path }: Exchange, isSlow: boolean): void {
+    const { responseIdleTimeoutMs: idleMs = DEFAULT_RESPONSE_IDLE_TIMEOUT_MS, onProblem } = this.#options
+    if (isSlow) connection.watch(idleMs, () => onProblem?.(toStallText(id, method, path, idleMs)))
     else connection.unwatch()
   }
 
@@ -337,13 +307,12 @@ export class Responder implements ExchangeResponder {
     this.#end(exchange)
     if (error !== null || exchange.bytesLeft > 0) exchange.res.destroy()
     else exchange.res.end()
-    this.#onFinished?.(exchange)
+    this.#options.onFinished?.(exchange)
   }
 
-  /** The client left before its answer was complete. */
   onDisconnect(exchange: Exchange): void {
     this.#end(exchange)
-    this.#onFinished?.(exchange)
+    this.#options.onFinished?.(exchange)
   }
 
   /**
@@ -351,16 +320,16 @@ export class Responder implements ExchangeResponder {
    * @returns true when the connection must stay open for a moment after the answer, see #linger
    */
   #writeHead(exchange: Exchange, status: number, headers: string[]): boolean {
-    const { res } = exchange
+    const { res, connection } = exchange
     headers.push('X-Request-Id', exchange.id)
     if (exchange.cors !== null) replaceCors(headers, exchange.cors)
     if (exchange.extraHeaders !== null) headers.push(...exchange.extraHeaders)
     exchange.status = status
-    const { connection } = exchange
     // A pipelined request behind this one was accepted too: the last one's answer says close.
     if (this.#endsConnections && connection.latest === exchange && !connection.hasWaiting) {
       res.shouldKeepAlive = false
-      if (this.#lifecycle.toShed! > 0) this.#lifecycle.toShed! -= 1
+      const { lifecycle } = this.#options
+      if (lifecycle.toShed! > 0) lifecycle.toShed! -= 1
     }
     const lingers = exchange.hasBody && !exchange.req.complete && this.#leaveBody(exchange)
     if (!res.shouldKeepAlive) connection.closing = true
@@ -384,17 +353,17 @@ export class Responder implements ExchangeResponder {
    * Ends an answer that overtook its request's body. Closing at once would reset the connection, and the client, still
    * sending, would never read the answer: so only our half is closed, and the rest is read and dropped for a moment.
    */
-  #linger(exchange: Exchange): void {
-    const { res, req } = exchange
+  #linger({ res, req }: Exchange): void {
+    const { clock } = this.#options
     res.flushHeaders()
     // Not while an earlier answer waits to be written.
     res.socket?.end()
-    const timer = this.clock.setTimeout(() => res.end(), LINGER_MS)
+    const timer = clock.setTimeout(() => res.end(), LINGER_MS)
     req.on('end', () => {
-      this.clock.clearTimeout(timer)
+      clock.clearTimeout(timer)
       res.end()
     })
-    res.once('close', () => this.clock.clearTimeout(timer))
+    res.once('close', () => clock.clearTimeout(timer))
   }
 
   /** Before the last write: writing it may end the connection, which must not count as the client leaving. */
@@ -456,12 +425,11 @@ export interface ConstantAnswer {
   readonly status: number
   readonly body: Buffer
   readonly etag: string
-  /** JSON where it is absent. */
-  readonly contentType?: string
+  readonly contentType: string
   /** More headers, names and values in turn. */
-  readonly headers?: readonly string[]
-  /** `Cache-Control`; without it caches ask each time, because it may have changed. */
-  readonly cache?: string
+  readonly headers: readonly string[]
+  /** `Cache-Control`; with `no-cache` caches ask each time, because it may have changed. */
+  readonly cache: string
 }
 
 /** The head of a whole answer, ready to be sent. */
@@ -474,8 +442,12 @@ export function toPreparedHead(status: number, headers: readonly string[]): Prep
   return head
 }
 
+export function toContentTag(body: Buffer): string {
+  return `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
+}
+
 export function toConstantAnswer(status: number, value: unknown): ConstantAnswer {
-  return toConstantBytes(status, Buffer.from(JSON.stringify(value)), 'application/json')
+  return toConstantBytes(status, Buffer.from(JSON.stringify(value)), JSON_TYPE)
 }
 
 export function toConstantBytes(
@@ -483,14 +455,14 @@ export function toConstantBytes(
   body: Buffer,
   contentType: string,
   headers: readonly string[] = [],
+  cache = 'no-cache',
 ): ConstantAnswer {
-  const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`
-  return { status, body, etag, contentType, headers }
+  return { status, body, etag: toContentTag(body), contentType, headers, cache }
 }
 
 /** Sends the document, or 304 to a client that has it. */
 export function sendConstant(exchange: Exchange, answer: ConstantAnswer): void {
-  const { status, body, etag, contentType = 'application/json', headers: own = [], cache = 'no-cache' } = answer
+  const { status, body, etag, contentType, headers: own, cache } = answer
   const headers = ['ETag', etag, 'Cache-Control', cache, ...own]
   const known = headerOf(exchange.req.rawHeaders, 'if-none-match')
   if (status === 200 && known !== null && matchesTag(known, etag, true)) {
@@ -508,16 +480,14 @@ export interface PackedFile {
   readonly packed: ConstantAnswer
 }
 
-/** @param cache - `Cache-Control` */
-export async function toPackedFile(bytes: Buffer, type: string, cache = 'no-cache'): Promise<PackedFile> {
+export async function toPackedFile(bytes: Buffer, type: string, cache?: string): Promise<PackedFile> {
   const shared = ['X-Content-Type-Options', 'nosniff', 'Vary', 'Accept-Encoding']
   return {
-    plain: { ...toConstantBytes(200, bytes, type, shared), cache },
-    packed: { ...toConstantBytes(200, await pack(bytes), type, ['Content-Encoding', 'gzip', ...shared]), cache },
+    plain: toConstantBytes(200, bytes, type, shared, cache),
+    packed: toConstantBytes(200, await pack(bytes), type, ['Content-Encoding', 'gzip', ...shared], cache),
   }
 }
 
-/** Sends the form that the client takes. */
 export function sendPackedFile(exchange: Exchange, { plain, packed }: PackedFile): void {
   const accepted = headerOf(exchange.req.rawHeaders, 'accept-encoding') ?? ''
   sendConstant(exchange, /\bgzip\b(?!;q=0(?:\D|$))/.test(accepted) ? packed : plain)

@@ -5,13 +5,15 @@
 
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net'
-import type { Clock } from '../core/clock.ts'
-import type { Descriptors } from '../core/host.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
+import type { Descriptors } from '../core/host.ts'
+import { headerOf } from '../core/http-text.ts'
 import { MAX_HEADER_BYTES, MAX_TARGET_BYTES } from '../core/limits.ts'
+import type { Lifecycle } from '../core/transitions.ts'
 import type { RequestIds } from '../invocation/event.ts'
-import { connectionOf, type Exchange } from './exchange.ts'
-import { DirectResponse, toKeepAlive, LeanRequest, listeningDescriptor } from './node-http.ts'
+import { connectionOf, type Exchange, type HttpRequest, type HttpResponse, type HttpSocket } from './exchange.ts'
+import { DirectResponse, LeanRequest, listeningDescriptor, toKeepAlive } from './node-http.ts'
 import type { HttpHandler } from './public.ts'
 import { refuseRequest, rejectConnection } from './respond.ts'
 
@@ -26,7 +28,9 @@ const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const KEEP_ALIVE_RESERVE_MS = 5000
 /** Connections beyond the limit of open files, each for one request for the gateway's health; the oldest makes way for the next. */
 const SPARE_CONNECTIONS = 8
-/** Path of that request. */
+/** Milliseconds that each of them has for its request. */
+const SPARE_MS = 2000
+/** Path of probes; in another spelling it is a path as every other. */
 const HEALTH = /^\/_fn\/health(?:\?|$)/
 /** Milliseconds between two messages about refused connections. */
 const REFUSED_NOTE_MS = 10_000
@@ -74,23 +78,30 @@ export class ListenError extends Error {
   }
 }
 
+/** The last news of a connection: bytes read, and the monotonic ms of the first look that saw as many. */
+interface LastNews {
+  bytesRead: number
+  at: number
+}
+
 export class HttpServer {
   readonly #options: ServerOptions
+  readonly #keepAliveMs: number
+  readonly #checkMs: number
   readonly #server: Server<typeof LeanRequest, typeof DirectResponse>
-  readonly #sockets = new OpenSockets()
+  readonly #sockets = new Map<Socket, LastNews>()
   /** Those beyond the limit of open files, oldest first. */
   readonly #spare = new Set<Socket>()
-  #sweepTimer: NodeJS.Timeout | null = null
+  readonly #sweepTimer: Timer
   #closing: Promise<void> | null = null
   #dropped = 0
   #dropReportAt = 0
 
   constructor(options: ServerOptions) {
     this.#options = options
-    const { handle } = options
-    const keepAlive = toKeepAlive(
-      Math.max(0, (options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS) - KEEP_ALIVE_RESERVE_MS),
-    )
+    this.#keepAliveMs = options.keepAliveTimeoutMs ?? KEEP_ALIVE_TIMEOUT_MS
+    this.#checkMs = options.checkIntervalMs ?? CONNECTION_CHECK_INTERVAL_MS
+    this.#sweepTimer = new Timer(options.clock, true)
     this.#server = createServer({
       IncomingMessage: LeanRequest,
       ServerResponse: DirectResponse,
@@ -101,11 +112,13 @@ export class HttpServer {
       requestTimeout: options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS,
       // The sweep closes quiet connections.
       keepAliveTimeout: 0,
-      connectionsCheckingInterval: options.checkIntervalMs ?? CONNECTION_CHECK_INTERVAL_MS,
+      connectionsCheckingInterval: this.#checkMs,
       requireHostHeader: false,
     })
     // The block's size is limited already; a limit by count would drop late headers without a word.
     this.#server.maxHeadersCount = 0
+    const keepAlive = toKeepAlive(Math.max(0, this.#keepAliveMs - KEEP_ALIVE_RESERVE_MS))
+    const { handle } = options
     const take = (req: LeanRequest, res: DirectResponse, expectsContinue?: boolean): void => {
       const connection = connectionOf(req.socket)
       if (connection.isSpare) {
@@ -113,7 +126,7 @@ export class HttpServer {
         res.shouldKeepAlive = false
         if (!HEALTH.test(req.url ?? '')) {
           connection.closing = true
-          refuseRequest(res, new GatewayError('OVERLOADED', TOO_MANY, { headers: { 'Retry-After': '1' } }))
+          refuseRequest(res, TOO_MANY)
           return
         }
       }
@@ -139,7 +152,6 @@ export class HttpServer {
     return this.#server.listening
   }
 
-  /** Open ones. */
   get connections(): number {
     return this.#sockets.size
   }
@@ -166,7 +178,7 @@ export class HttpServer {
   async listenOn(fd: number): Promise<Listening> {
     const listening = await this.#listen({ fd }, error => toHandedError(error, fd))
     if (this.#server.address() instanceof Object) return listening
-    if (this.#sweepTimer !== null) this.#options.clock.clearTimeout(this.#sweepTimer)
+    this.#sweepTimer.clear()
     this.#server.close()
     throw toHandedError(Object.assign(new Error('it has no port'), { code: 'EAFNOSUPPORT' }), fd)
   }
@@ -188,11 +200,23 @@ export class HttpServer {
     })
   }
 
+  /**
+   * Closes connections on which nothing came for so long; those that had no request yet only beyond the limit of open files. A timer for
+   * each connection, set and cleared with every answer as node does it, costs more than a tenth of a request.
+   */
   #sweep(): void {
-    const { clock, keepAliveTimeoutMs = KEEP_ALIVE_TIMEOUT_MS, checkIntervalMs } = this.#options
-    this.#sockets.closeQuiet(clock.monotonic(), keepAliveTimeoutMs)
-    this.#sweepTimer = clock.setTimeout(() => this.#sweep(), checkIntervalMs ?? CONNECTION_CHECK_INTERVAL_MS)
-    this.#sweepTimer.unref?.()
+    const now = this.#options.clock.monotonic()
+    for (const [socket, news] of this.#sockets) {
+      const { bytesRead } = socket
+      const { isSpare } = connectionOf(socket)
+      if (bytesRead !== news.bytesRead || !isIdle(socket)) {
+        news.bytesRead = bytesRead
+        news.at = now
+      } else if ((isSpare || bytesRead > 0) && now - news.at >= (isSpare ? SPARE_MS : this.#keepAliveMs)) {
+        socket.destroy()
+      }
+    }
+    this.#sweepTimer.set(this.#checkMs, () => this.#sweep())
   }
 
   /**
@@ -209,59 +233,54 @@ export class HttpServer {
     const { clock, lifecycle } = this.#options
     lifecycle.draining = true
     if (!this.#server.listening) return
-    if (this.#sweepTimer !== null) clock.clearTimeout(this.#sweepTimer)
+    this.#sweepTimer.clear()
     const startedAt = clock.monotonic()
-    await new Promise<void>(resolve => {
-      let timer: NodeJS.Timeout | null = null
-      const sweep = () => {
-        const waited = clock.monotonic() - startedAt
-        const isDone = (socket: Socket) => isIdle(socket) && (waited >= DRAIN_FIRST_REQUEST_MS || hasAsked(socket))
-        for (const socket of this.#sockets) if (waited >= timeoutMs || isDone(socket)) socket.destroy()
-        timer = clock.setTimeout(sweep, DRAIN_SWEEP_MS)
-      }
-      timer = clock.setTimeout(sweep, Math.min(DRAIN_SWEEP_MS, timeoutMs))
-      // Not http's own close: it cuts kept connections at once, even while a request for them is on its way.
-      NetServer.prototype.close.call(this.#server, () => {
-        if (timer !== null) clock.clearTimeout(timer)
-        resolve()
-      })
-    })
+    const timer = new Timer(clock)
+    const sweep = () => {
+      const waited = clock.monotonic() - startedAt
+      const isDone = (socket: Socket) =>
+        isIdle(socket) && (waited >= DRAIN_FIRST_REQUEST_MS || connectionOf(socket).latest !== null)
+      for (const socket of this.#sockets.keys()) if (waited >= timeoutMs || isDone(socket)) socket.destroy()
+      timer.set(DRAIN_SWEEP_MS, sweep)
+    }
+    timer.set(Math.min(DRAIN_SWEEP_MS, timeoutMs), sweep)
+    // Not http's own close: it cuts kept connections at once, even while a request for them is on its way.
+    await new Promise<void>(resolve => NetServer.prototype.close.call(this.#server, () => resolve()))
+    timer.clear()
     // A server counts a connection as gone before its calls have heard of it.
-    await Promise.all([...this.#sockets].map(socket => new Promise(resolve => socket.once('close', resolve))))
+    await Promise.all([...this.#sockets.keys()].map(socket => new Promise(resolve => socket.once('close', resolve))))
     // Only now http's own: it ends the timer that looks for connections past their limits.
     this.#server.close(() => {})
   }
 
   #onConnection(socket: Socket): void {
     const { descriptors } = this.#options
-    this.#sockets.add(socket)
+    this.#sockets.set(socket, { bytesRead: -1, at: 0 })
+    socket.once('close', () => this.#sockets.delete(socket))
     if (descriptors === undefined) return
-    if (descriptors.free <= 0) this.#addSpare(socket)
+    if (descriptors.free <= 0) this.#addSpare(socket, descriptors)
     descriptors.add()
     socket.once('close', () => descriptors.giveBack())
   }
 
   /** A client that says nothing on all of them must not keep others from asking for the health. */
-  #addSpare(socket: Socket): void {
+  #addSpare(socket: Socket, { limit }: Descriptors): void {
     connectionOf(socket).isSpare = true
-    this.#reportDrop()
+    const now = this.#options.clock.monotonic()
+    this.#dropped += 1
+    if (now >= this.#dropReportAt) {
+      this.#dropReportAt = now + REFUSED_NOTE_MS
+      this.#options.onProblem?.(
+        `refused ${this.#dropped} connections: the open-file limit allows ${limit} connections and files (raise it: ulimit -n)`,
+      )
+      this.#dropped = 0
+    }
     this.#spare.add(socket)
     socket.once('close', () => this.#spare.delete(socket))
     if (this.#spare.size <= SPARE_CONNECTIONS) return
     const [oldest] = this.#spare
     this.#spare.delete(oldest!)
     oldest!.destroy()
-  }
-
-  #reportDrop(): void {
-    const now = this.#options.clock.monotonic()
-    this.#dropped += 1
-    if (now < this.#dropReportAt) return
-    this.#dropReportAt = now + REFUSED_NOTE_MS
-    this.#options.onProblem?.(
-      `refused ${this.#dropped} connections: the open-file limit allows ${this.#options.descriptors!.limit} connections and files (raise it: ulimit -n)`,
-    )
-    this.#dropped = 0
   }
 
   #onClientError(error: NodeJS.ErrnoException, socket: Socket): void {
@@ -302,6 +321,12 @@ export class HttpServer {
   }
 }
 
+/** True when no request is open and every answer is with the system. */
+function isIdle(socket: Socket): boolean {
+  const connection = connectionOf(socket)
+  return connection.first === null && !connection.hasWaiting && socket.writableLength === 0
+}
+
 /** True when an answer is with the socket or beyond. */
 function isWritten(exchange: Exchange | null): boolean {
   return exchange === null || (exchange.ended && (exchange.res.writableFinished || exchange.res.socket !== null))
@@ -316,7 +341,9 @@ function notImplemented(): GatewayError {
   return new GatewayError('NOT_IMPLEMENTED', 'method not implemented')
 }
 
-const TOO_MANY = 'too many connections are open; try again later'
+const TOO_MANY = new GatewayError('OVERLOADED', 'too many connections are open; try again later', {
+  headers: { 'Retry-After': '1' },
+})
 const PARSER_ERROR = /^(?:HPE_|ERR_HTTP_)/
 /** A request line that ends nowhere within the limit. */
 const METHOD_AND_TARGET = /^[A-Z-]+ [^\r\n]*$/
@@ -360,58 +387,86 @@ function toHandedError(error: NodeJS.ErrnoException, fd: number): ListenError {
   return new ListenError(error.code ?? 'UNKNOWN', 0, message, error)
 }
 
-/** Milliseconds that a connection beyond the limit of open files has for its request. */
-const SPARE_MS = 2000
+/** Requests that may wait for the start, and the milliseconds that one may wait. */
+export const MAX_HELD_REQUESTS = 1000
+export const MAX_HOLD_MS = 30_000
 
-/** Result of the last look. */
-interface Look {
-  bytesRead: number
-  /** Monotonic ms of the first look that saw this. */
-  at: number
+const STARTING = new GatewayError('SHUTTING_DOWN', 'gateway is starting', { headers: { 'Retry-After': '1' } })
+
+interface StartGateOptions {
+  clock: Clock
+  requestIds: RequestIds
+  lifecycle: Readonly<Lifecycle>
+}
+
+interface Held {
+  req: HttpRequest
+  res: HttpResponse
+  begin: () => void
 }
 
 /**
- * The connections of a server. One look at all of them now and then closes those that are quiet: a timer for each, set and cleared with
- * every answer as node does it, costs more than a tenth of a request.
+ * Holds requests that come before the gateway serves: it listens first, so that a restart refuses no client and a probe gets an
+ * answer from the first moment on.
  */
-class OpenSockets implements Iterable<Socket> {
-  readonly #looks = new Map<Socket, Look>()
+export class StartGate {
+  readonly #options: StartGateOptions
+  /** Oldest first. */
+  readonly #held = new Set<Held>()
+  /** Connections with a request that waits: what comes behind it on the same one must not overtake it. */
+  readonly #waiting = new WeakSet<HttpSocket>()
+  readonly #timer: Timer
 
-  add(socket: Socket): void {
-    this.#looks.set(socket, { bytesRead: -1, at: 0 })
-    socket.once('close', () => this.#looks.delete(socket))
+  constructor(options: StartGateOptions) {
+    this.#options = options
+    this.#timer = new Timer(options.clock)
   }
 
-  get size(): number {
-    return this.#looks.size
-  }
-
-  [Symbol.iterator](): Iterator<Socket> {
-    return this.#looks.keys()
-  }
-
-  /** Closes connections on which nothing came for so long; those that had no request yet only beyond the limit of open files. */
-  closeQuiet(now: number, limitMs: number): void {
-    for (const [socket, look] of this.#looks) {
-      const { bytesRead } = socket
-      const { isSpare } = connectionOf(socket)
-      if (bytesRead !== look.bytesRead || !isIdle(socket)) {
-        look.bytesRead = bytesRead
-        look.at = now
-      } else if ((isSpare || bytesRead > 0) && now - look.at >= (isSpare ? SPARE_MS : limitMs)) {
-        socket.destroy()
-      }
+  /** The same handler, which begins to get requests when the gate opens. */
+  wrap(handle: HttpHandler): HttpHandler {
+    const { lifecycle } = this.#options
+    return (req, res, expectsContinue, next) => {
+      const passes = !lifecycle.starting || (HEALTH.test(req.url ?? '') && !this.#waiting.has(req.socket))
+      if (passes) handle(req, res, expectsContinue, next)
+      else this.#hold({ req, res, begin: () => handle(req, res, expectsContinue, next) })
     }
   }
-}
 
-/** True when no request is open and every answer is with the system. */
-export function isIdle(socket: Socket): boolean {
-  const connection = connectionOf(socket)
-  return connection.first === null && !connection.hasWaiting && socket.writableLength === 0
-}
+  open(): void {
+    for (const { begin } of this.#empty()) begin()
+  }
 
-/** True when a request came on the connection. */
-function hasAsked(socket: Socket): boolean {
-  return connectionOf(socket).latest !== null
+  /** Refuses what waits: the gateway ends before it served. */
+  refuse(error: GatewayError): void {
+    for (const held of this.#empty()) this.#refuse(held, error)
+  }
+
+  #hold(held: Held): void {
+    if (this.#held.size >= MAX_HELD_REQUESTS) {
+      this.#refuse(held, STARTING)
+      return
+    }
+    this.#held.add(held)
+    const { socket } = held.req
+    if (!this.#waiting.has(socket)) {
+      this.#waiting.add(socket)
+      // Requests of a client that leaves are forgotten.
+      socket.once('close', () => {
+        for (const one of this.#held) if (one.req.socket === socket) this.#held.delete(one)
+      })
+    }
+    if (!this.#timer.isSet) this.#timer.set(MAX_HOLD_MS, () => this.refuse(STARTING))
+  }
+
+  #empty(): readonly Held[] {
+    this.#timer.clear()
+    const held = [...this.#held]
+    this.#held.clear()
+    return held
+  }
+
+  #refuse({ req, res }: Held, error: GatewayError): void {
+    const id = this.#options.requestIds.take(headerOf(req.rawHeaders, 'x-request-id'))
+    refuseRequest(res, error, ['X-Request-Id', id])
+  }
 }

@@ -16,7 +16,6 @@ export interface EventParts {
   /** Wall clock, ms. */
   ts: number
   method: string
-  /** Decoded path without query. */
   path: string
   /** Target as the client wrote it, with query. */
   rawPath: string
@@ -25,7 +24,6 @@ export interface EventParts {
   headersJson: string
   ip: string
   userAgent: string | null
-  /** Cookie header as forwarded. */
   cookie: string | null
   userJson: string
   triggerJson: string
@@ -50,6 +48,9 @@ export function toCallHeader(parts: EventParts): string {
   )
 }
 
+/** Query values by name, in the order in which the names came; a list of a repeated one. */
+type QueryValues = Map<string, string | string[]>
+
 /**
  * A query string as the JSON text of `event.query`.
  * @param search - the text behind `?`, undecoded
@@ -57,8 +58,7 @@ export function toCallHeader(parts: EventParts): string {
  */
 export function toQueryJson(search: string): string {
   if (search === '') return '{}'
-  const values = new Map<string, string>()
-  const repeated = new Set<string>()
+  const values: QueryValues = new Map()
   let count = 0
   for (const pair of search.split('&')) {
     if (pair === '') continue
@@ -67,12 +67,13 @@ export function toQueryJson(search: string): string {
       throw new GatewayError('BAD_REQUEST', `more than ${MAX_QUERY_PARAMS} query parameters`)
     const equals = pair.indexOf('=')
     const name = decodeQueryText(equals === -1 ? pair : pair.slice(0, equals))
-    const value = toJsonString(equals === -1 ? '' : decodeQueryText(pair.slice(equals + 1)))
+    const value = equals === -1 ? '' : decodeQueryText(pair.slice(equals + 1))
     const earlier = values.get(name)
-    if (earlier !== undefined) repeated.add(name)
-    values.set(name, earlier === undefined ? value : `${earlier},${value}`)
+    if (earlier === undefined) values.set(name, value)
+    else if (typeof earlier === 'string') values.set(name, [earlier, value])
+    else earlier.push(value)
   }
-  return joinQuery(values, repeated)
+  return writeQuery(values)
 }
 
 /**
@@ -80,22 +81,18 @@ export function toQueryJson(search: string): string {
  * arrays stay arrays, null and objects become their JSON text.
  */
 export function toQueryJsonOf(query: Readonly<Record<string, unknown>>): string {
-  const values = new Map<string, string>()
-  const repeated = new Set<string>()
-  for (const [name, value] of Object.entries(query)) {
-    if (value === undefined) continue
-    if (Array.isArray(value)) repeated.add(name)
-    const items = Array.isArray(value) ? value : [value]
-    const texts = items.map(item => (typeof item === 'string' ? item : (JSON.stringify(item) ?? '')))
-    values.set(name, texts.map(toJsonString).join(','))
-  }
-  return joinQuery(values, repeated)
+  const toText = (item: unknown): string => (typeof item === 'string' ? item : (JSON.stringify(item) ?? ''))
+  const values: QueryValues = new Map()
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined) values.set(name, Array.isArray(value) ? value.map(toText) : toText(value))
+  return writeQuery(values)
 }
 
-function joinQuery(values: Map<string, string>, repeated: Set<string>): string {
+function writeQuery(values: QueryValues): string {
   let text = ''
   for (const [name, value] of values) {
-    text += `${text === '' ? '{' : ','}${toJsonString(name)}:${repeated.has(name) ? `[${value}]` : value}`
+    const json = typeof value === 'string' ? toJsonString(value) : `[${value.map(toJsonString).join()}]`
+    text += `${text === '' ? '{' : ','}${toJsonString(name)}:${json}`
   }
   return text === '' ? '{}' : `${text}}`
 }
@@ -111,18 +108,16 @@ const SESSION_ID_COOKIES = ['session_id', 'sessionid', 'sid']
 
 /** The `session` of an event: `{id, raw, cookies}`; of a repeated cookie the first counts. */
 export function toSessionJson(cookie: string): string {
-  const cookies = new Map<string, string>()
+  const cookies: Record<string, string> = Object.create(null)
   for (const pair of cookie.split(';')) {
     const equals = pair.indexOf('=')
     if (equals === -1) continue
     const name = pair.slice(0, equals).trim()
-    if (name !== '' && !cookies.has(name)) cookies.set(name, unquote(pair.slice(equals + 1).trim()))
+    if (name !== '' && !(name in cookies)) cookies[name] = unquote(pair.slice(equals + 1).trim())
   }
-  const idCookie = SESSION_ID_COOKIES.find(name => cookies.has(name))
-  let text = ''
-  for (const [name, value] of cookies) text += `${text === '' ? '{' : ','}${toJsonString(name)}:${toJsonString(value)}`
-  const id = idCookie === undefined ? 'null' : toJsonString(cookies.get(idCookie)!)
-  return `{"id":${id},"raw":${toJsonString(cookie)},"cookies":${text === '' ? '{}' : `${text}}`}}`
+  const idCookie = SESSION_ID_COOKIES.find(name => name in cookies)
+  const id = idCookie === undefined ? 'null' : toJsonString(cookies[idCookie]!)
+  return `{"id":${id},"raw":${toJsonString(cookie)},"cookies":${toJsonRecord(cookies)}}`
 }
 
 function unquote(value: string): string {

@@ -16,24 +16,16 @@ const KNOWN_HEADER_NAMES = 512
 export const SESSION_COOKIE = 'fngw_session'
 /** Headers with this start are markers between parts of the gateway. */
 export const INTERNAL_PREFIX = 'x-fn-internal-'
-/** The admin token's header. */
 export const ADMIN_TOKEN_HEADER = 'x-fn-admin-token'
 /** Marks calls that the gateway makes by itself, such as pings; from a client it would be a forgery. */
 export const TRIGGER_HEADER = 'x-fn-trigger'
 
 /** Headers about one connection, not about the message (RFC 9110 7.6.1, RFC 2616 13.5.1). */
 export const HOP_BY_HOP: ReadonlySet<string> = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authorization',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
+  ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authorization'],
+  ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
 ])
 
-/** The header block of a request, as the gateway reads it. */
 export class RequestHead {
   /** As received, names and values in turn. */
   readonly raw: readonly string[]
@@ -64,7 +56,6 @@ export class RequestHead {
 type TextField = Exclude<keyof RequestHead, 'raw' | 'json' | 'hostCount'>
 
 interface KnownName {
-  lower: string
   /** `"name":` */
   jsonKey: string
   forwarded: boolean
@@ -91,12 +82,8 @@ const FIELD_OF: ReadonlyMap<string, TextField> = new Map([
 
 /** True for a header that a handler may see, whatever its value. */
 export function isForwardedHeader(lowerName: string): boolean {
-  return (
-    lowerName !== ADMIN_TOKEN_HEADER &&
-    lowerName !== TRIGGER_HEADER &&
-    !HOP_BY_HOP.has(lowerName) &&
-    !lowerName.startsWith(INTERNAL_PREFIX)
-  )
+  if (lowerName === ADMIN_TOKEN_HEADER || lowerName === TRIGGER_HEADER) return false
+  return !HOP_BY_HOP.has(lowerName) && !lowerName.startsWith(INTERNAL_PREFIX)
 }
 
 /** Reads header blocks; one per gateway, because it remembers the names it met. */
@@ -115,13 +102,12 @@ export class HeadReader {
     for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
       const name = rawHeaders[i]!
       const known = this.#names.get(name) ?? this.#learn(name)
-      if (known === null) return readRepeated(rawHeaders)
-      // Two spellings of one name are two entries, so the lower-case entry keeps the count for both.
-      if (known.seenIn === walk) return readRepeated(rawHeaders)
+      // Both spellings of a name lead to one entry.
+      if (known === null || known.seenIn === walk) return readRepeated(rawHeaders)
       known.seenIn = walk
       let value = rawHeaders[i + 1]!
       if (known.field !== null) {
-        if (known.field === 'cookie' && value.includes(SESSION_COOKIE)) {
+        if (known.field === 'cookie') {
           const rest = withoutSessionCookie(value)
           if (rest === null) continue
           value = rest
@@ -138,23 +124,18 @@ export class HeadReader {
 
   /** @returns null when the table was full: it is empty again, and this walk cannot find repeated headers any more */
   #learn(name: string): KnownName | null {
-    const lower = name.toLowerCase()
     if (this.#names.size >= KNOWN_HEADER_NAMES) {
       this.#names.clear()
       return null
     }
-    let known = this.#names.get(lower)
-    if (known === undefined) {
-      known = {
-        lower,
-        jsonKey: `${toJsonString(lower)}:`,
-        forwarded: isForwardedHeader(lower),
-        field: FIELD_OF.get(lower) ?? null,
-        seenIn: 0,
-      }
-      this.#names.set(lower, known)
+    const lower = name.toLowerCase()
+    const known = this.#names.get(lower) ?? {
+      jsonKey: `${toJsonString(lower)}:`,
+      forwarded: isForwardedHeader(lower),
+      field: FIELD_OF.get(lower) ?? null,
+      seenIn: 0,
     }
-    if (name !== lower) this.#names.set(name, known)
+    this.#names.set(lower, known).set(name, known)
     return known
   }
 }
@@ -172,7 +153,7 @@ function readRepeated(
     let value = rawHeaders[i + 1]!
     if (name === 'host') head.hostCount += 1
     if (name === 'connection') for (const token of value.toLowerCase().split(',')) dropped.add(token.trim())
-    if (name === 'cookie' && value.includes(SESSION_COOKIE)) {
+    if (name === 'cookie') {
       const rest = withoutSessionCookie(value)
       if (rest === null) continue
       value = rest
@@ -213,13 +194,8 @@ const PROTECTED: ReadonlySet<string> = new Set(['host', 'authorization', 'cookie
 /** True when a Connection header names other headers than the ones that are never forwarded. */
 function namesHeaders(connection: string): boolean {
   if (connection === 'keep-alive' || connection === 'close') return false
-  return connection
-    .toLowerCase()
-    .split(',')
-    .some(token => {
-      const name = token.trim()
-      return name !== '' && name !== 'close' && !HOP_BY_HOP.has(name)
-    })
+  const names = connection.toLowerCase().split(',')
+  return names.map(name => name.trim()).some(name => name !== '' && name !== 'close' && !HOP_BY_HOP.has(name))
 }
 
 /** `Set-Cookie` of the gateway's session, written in any way that a browser takes for it: also as a cookie without a name. */
@@ -238,11 +214,34 @@ export function takesOver(lowerName: string, value: string, sharesOrigin: boolea
 
 /** A Cookie header without the gateway's session; null when nothing is left. */
 export function withoutSessionCookie(cookie: string): string | null {
-  const rest = cookie
-    .split(';')
-    .map(pair => pair.trim())
-    .filter(pair => pair !== '' && pair !== SESSION_COOKIE && !pair.startsWith(`${SESSION_COOKIE}=`))
+  if (!cookie.includes(SESSION_COOKIE)) return cookie
+  const pairs = cookie.split(';').map(pair => pair.trim())
+  const rest = pairs.filter(pair => pair !== '' && pair.split('=', 1)[0] !== SESSION_COOKIE)
   return rest.length === 0 ? null : rest.join('; ')
+}
+
+/** The part of a list that the nearest proxy wrote: what stands left of it was there when the request came to the proxy. */
+export function lastEntry(list: string | null): string {
+  return list === null ? '' : list.slice(list.lastIndexOf(',') + 1).trim()
+}
+
+/** A checked request that came over HTTP. */
+export interface AskedRequest {
+  readonly head: RequestHead
+  readonly host: string
+  /** Address of the client; empty when unknown. */
+  readonly ip: string
+  readonly req: { readonly socket: { readonly encrypted?: boolean; readonly localPort?: number | undefined } }
+}
+
+/**
+ * `https` or `http`, as the client uses it.
+ * @param isTrusted - the socket's other end is a proxy that is believed
+ */
+export function toProto({ head, req }: AskedRequest, isTrusted: boolean): string {
+  const named = isTrusted ? lastEntry(head.forwardedProto).toLowerCase() : ''
+  if (named === 'http' || named === 'https') return named
+  return req.socket.encrypted === true ? 'https' : 'http'
 }
 
 /** Whose request it is: the socket's address, or the one that a proxy of `FN_TRUSTED_PROXY_CIDRS` vouches for. Owner: §2.5. */
@@ -252,22 +251,17 @@ export class TrustedProxies {
   readonly #header: string | null
 
   /**
-   * @param cidrs - `10.0.0.0/8`, `fd00::/8` or single addresses; other texts are left out (settings refuse them)
+   * @param cidrs - `10.0.0.0/8`, `fd00::/8` or single addresses, as settings have checked them
    * @param header - lower-case name of the header by which they name their clients; null for the usual one
    */
   constructor(cidrs: readonly string[], header: string | null = null) {
     this.#header = header
-    let size = 0
+    this.isEmpty = cidrs.length === 0
     for (const cidr of cidrs) {
       const [address = '', bits] = cidr.split('/')
-      const version = isIP(address)
-      if (version === 0) continue
-      const prefix = bits === undefined ? (version === 4 ? 32 : 128) : Number(bits)
-      if (!Number.isInteger(prefix) || prefix < 0 || prefix > (version === 4 ? 32 : 128)) continue
-      this.#list.addSubnet(address, prefix, version === 4 ? 'ipv4' : 'ipv6')
-      size += 1
+      const isV6 = isIPv6(address)
+      this.#list.addSubnet(address, Number(bits ?? (isV6 ? 128 : 32)), isV6 ? 'ipv6' : 'ipv4')
     }
-    this.isEmpty = size === 0
   }
 
   /** True for a proxy whose forwarding headers are believed. */
@@ -318,15 +312,10 @@ export class TrustedProxies {
 
 const USUAL_HEADER = 'x-forwarded-for'
 /** Headers that name a client by its address. */
-const NAMING = [
-  USUAL_HEADER,
-  'forwarded',
-  'x-real-ip',
-  'cf-connecting-ip',
-  'true-client-ip',
-  'x-client-ip',
-  'x-cluster-client-ip',
-] as const
+const NAMING: readonly string[] = [
+  ...[USUAL_HEADER, 'forwarded', 'x-real-ip', 'cf-connecting-ip'],
+  ...['true-client-ip', 'x-client-ip', 'x-cluster-client-ip'],
+]
 /** Of an element of `Forwarded` (RFC 7239). */
 const FOR = /(?:^|;)\s*for\s*=\s*("[^"]*"|[^\s;]*)/i
 

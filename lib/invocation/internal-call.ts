@@ -7,8 +7,7 @@ import { MAX_FRAME_BYTES } from '../core/limits.ts'
 import { FRAME_LIMITS } from '../runtime/wire-protocol.ts'
 import { type EventParts, toCallHeader, toQueryJsonOf } from './event.ts'
 import { isForwardedHeader, TRIGGER_HEADER, withoutSessionCookie } from './forwarded-headers.ts'
-import { Call, type CallReceiver, type Invoker } from './invoke.ts'
-import { checkPolicy, isMethodAllowed, toMethodError } from './policy.ts'
+import { Call, checkPolicy, type Invoker, isMethodAllowed, toMethodError } from './invoke.ts'
 import type { ReplyHead } from './response.ts'
 
 /** Takes the body of an answer of any size, at its own speed. */
@@ -41,7 +40,6 @@ export interface InternalRequest {
   /** `traceparent` and `tracestate` of the caller; those among the headers come first. */
   trace?: string | null
   traceState?: string | null
-  /** Stops the call. */
   signal?: AbortSignal
   /** True ends the handler too when the call is stopped, instead of letting it go on to its deadline. */
   mustEnd?: boolean
@@ -50,11 +48,9 @@ export interface InternalRequest {
 }
 
 export interface InternalResult {
-  /** Of the call. */
   id: string
   /** Status of the answer, or of the refusal in `error`; 0 when the call was stopped. */
   status: number
-  /** Names and values in turn. */
   headers: readonly string[]
   body: Buffer
   stdout: string
@@ -71,23 +67,17 @@ export interface InternalResult {
 /** Runs a call through the same admission as public HTTP. Never rejects. */
 export function invokeInternal(invoker: Invoker, request: InternalRequest): Promise<InternalResult> {
   return new Promise(resolve => {
-    const { call, refused } = new InternalCall(request, invoker, resolve)
+    const call = new InternalCall(request, invoker, resolve)
+    const refused = call.prepare()
     if (refused === null) invoker.start(call)
     else call.fail(refused)
   })
 }
 
-class InternalCall implements CallReceiver {
-  readonly call: Call
-  /** Why the call cannot be made, or null. */
-  readonly refused: GatewayError | null
-  readonly #invoker: Invoker
+class InternalCall extends Call {
+  readonly #request: InternalRequest
   readonly #resolve: (result: InternalResult) => void
   readonly #begunAt: number
-  readonly #signal: AbortSignal | null
-  /** The body of an answer to HEAD is dropped. */
-  readonly #isHead: boolean
-  readonly #sink: BodySink | null
   /** Settles when the sink took all pieces so far. */
   #sunk: Promise<void> = Promise.resolve()
   #sinkError: GatewayError | null = null
@@ -96,160 +86,156 @@ class InternalCall implements CallReceiver {
   #bytes = 0
 
   constructor(request: InternalRequest, invoker: Invoker, resolve: (result: InternalResult) => void) {
-    this.call = new Call(request.fn, invoker, this)
-    this.call.id = request.id
-    this.call.capture = true
-    this.call.mustEnd = request.mustEnd ?? false
-    this.#invoker = invoker
+    super(request.fn, invoker)
+    this.id = request.id
+    this.capture = true
+    this.mustEnd = request.mustEnd ?? false
+    this.#request = request
     this.#resolve = resolve
     this.#begunAt = invoker.clock.monotonic()
-    this.#signal = request.signal ?? null
-    this.#isHead = request.method === 'HEAD'
-    this.#sink = request.sink ?? null
-    this.refused = this.#prepare(request)
   }
 
-  #prepare(request: InternalRequest): GatewayError | null {
-    const body = typeof request.body === 'string' ? Buffer.from(request.body) : (request.body ?? null)
-    const given = body !== null && body.length > 0 ? body : null
-    this.call.body = given
-    const headers = toPlainHeaders(request)
-    const { spans, traceIds } = this.#invoker
-    const isAskers = headers.traceparent === undefined
-    const traceparent = (isAskers ? request.trace : headers.traceparent) ?? null
-    const tracestate = (isAskers ? request.traceState : headers.tracestate) ?? null
-    this.call.span = spans === null ? null : spans.call(request.fn.key, traceparent, tracestate)
-    traceIds.join(this.call, traceparent, tracestate)
-    if (!isMethodAllowed(request.fn, request.method)) return toMethodError(request.fn.policy.methods)
-    const refused = checkPolicy(request.fn, body?.length ?? 0)
+  /** Makes the event. @returns why the call cannot be made, or null */
+  prepare(): GatewayError | null {
+    const { fn, method, signal, body: given, isUnchecked = false } = this.#request
+    const body = typeof given === 'string' ? Buffer.from(given) : (given ?? null)
+    this.body = body !== null && body.length > 0 ? body : null
+    const headers = toPlainHeaders(this.#request)
+    this.#joinTrace(headers)
+    if (!isMethodAllowed(fn, method)) return toMethodError(fn.policy.methods)
+    const refused = checkPolicy(fn, body?.length ?? 0)
     if (refused !== null) return refused
     try {
-      const parts = this.#toParts(request, headers)
-      const isChecked = request.fn.policy.validate && !request.isUnchecked
-      const wrong = isChecked ? this.#checkSchema(request.fn, parts, headers['content-type'] ?? null, given) : null
+      const parts = this.#toParts(headers)
+      const wrong =
+        fn.policy.validate && !isUnchecked ? this.#checkSchema(parts, headers['content-type'] ?? null) : null
       if (wrong !== null) return wrong
-      this.call.header = toCallHeader(parts)
+      this.header = toCallHeader(parts)
     } catch (error) {
       const why = (error as Error).message
       return new GatewayError('BAD_REQUEST', `query, headers and context must be JSON values: ${why}`)
     }
     // The largest that a worker reads; a client of HTTP cannot send so much.
     const { header: limit } = FRAME_LIMITS.call
-    if (Buffer.byteLength(this.call.header) > limit)
+    if (Buffer.byteLength(this.header) > limit)
       return new GatewayError(
         'BODY_TOO_LARGE',
         `query, headers and context are too large: together at most ${limit} bytes`,
       )
-    if (this.#signal?.aborted) return canceled()
-    this.#signal?.addEventListener('abort', this.#onAbort, { once: true })
+    if (signal?.aborted) return canceled()
+    signal?.addEventListener('abort', this.#onAbort, { once: true })
     return null
   }
 
-  /** As a request of HTTP is checked. @returns the refusal, or null */
-  #checkSchema(fn: FunctionVersion, parts: EventParts, type: string | null, body: Buffer | null): GatewayError | null {
-    const { schemas } = this.#invoker
-    if (schemas === null) return null
-    const { method, params, queryJson, headersJson } = parts
-    this.call.checkedAs = method
-    const wrong = schemas.checkTexts(fn, { method, params, queryJson, headersJson })
-    return wrong ?? schemas.checkBody(fn, method, type, body)
+  readonly #onAbort = (): void => this.fail(canceled())
+
+  #joinTrace(headers: Readonly<Record<string, string>>): void {
+    const { fn, trace, traceState } = this.#request
+    const { spans, traceIds } = this.invoker
+    const isAskers = headers.traceparent === undefined
+    const traceparent = (isAskers ? trace : headers.traceparent) ?? null
+    const tracestate = (isAskers ? traceState : headers.tracestate) ?? null
+    this.span = spans === null ? null : spans.call(fn.key, traceparent, tracestate)
+    traceIds.join(this, traceparent, tracestate)
   }
 
-  #toParts(request: InternalRequest, headers: Readonly<Record<string, string>>): EventParts {
+  #toParts(headers: Readonly<Record<string, string>>): EventParts {
+    const { method, path, rawPath, params, query, ip, user, trigger } = this.#request
     return {
-      id: request.id,
-      ts: this.#invoker.clock.wall(),
-      method: request.method,
-      path: request.path,
-      rawPath: request.rawPath ?? request.path,
-      params: request.params ?? null,
-      queryJson: toQueryJsonOf(request.query ?? {}),
+      id: this.id,
+      ts: this.invoker.clock.wall(),
+      method,
+      path,
+      rawPath: rawPath ?? path,
+      params: params ?? null,
+      queryJson: toQueryJsonOf(query ?? {}),
       headersJson: toJsonRecord(headers),
-      ip: request.ip ?? '',
+      ip: ip ?? '',
       userAgent: headers['user-agent'] ?? null,
       cookie: headers.cookie ?? null,
-      userJson: JSON.stringify(request.user ?? null) ?? 'null',
-      triggerJson: JSON.stringify(request.trigger ?? null) ?? 'null',
-      trace: this.call.trace,
-      traceState: this.call.traceState,
+      userJson: JSON.stringify(user ?? null) ?? 'null',
+      triggerJson: JSON.stringify(trigger ?? null) ?? 'null',
+      trace: this.trace,
+      traceState: this.traceState,
     }
   }
 
-  readonly #onAbort = (): void => this.call.fail(canceled())
+  /** As a request of HTTP is checked. @returns the refusal, or null */
+  #checkSchema({ method, params, queryJson, headersJson }: EventParts, type: string | null): GatewayError | null {
+    const { schemas } = this.invoker
+    if (schemas === null) return null
+    this.checkedAs = method
+    const wrong = schemas.checkTexts(this.fn, { method, params, queryJson, headersJson })
+    return wrong ?? schemas.checkBody(this.fn, method, type, this.body as Buffer | null)
+  }
 
-  onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
+  override onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
     this.#head = head
-    this.#sink?.begin(head.status, head.headers)
+    this.#request.sink?.begin(head.status, head.headers)
     // A streamed body that would not be read.
-    const isUnread = stream && (this.#isHead || !head.hasBody)
-    if (isUnread) this.call.abandon()
+    const isUnread = stream && !this.#takesBody
+    if (isUnread) this.abandon()
     else this.#take(body)
-    if (isUnread || !stream) this.#finish(null)
+    if (isUnread || !stream) this.onDone(null)
   }
 
-  onChunk(body: Buffer): void {
+  /** The body of an answer to HEAD is dropped. */
+  get #takesBody(): boolean {
+    return this.#head!.hasBody && this.#request.method !== 'HEAD'
+  }
+
+  override onPiece(body: Buffer): void {
     this.#take(body)
-    if (this.#sink !== null) return
-    if (this.#bytes > MAX_FRAME_BYTES) {
-      this.call.fail(
-        new GatewayError('CONTRACT_BROKEN', `answer too large to keep: the limit is ${MAX_FRAME_BYTES} bytes`),
-      )
-    } else {
-      this.call.grant(body.length)
-    }
-  }
-
-  onEnd(error: GatewayError | null): void {
-    this.#finish(error)
-  }
-
-  onError(error: GatewayError): void {
-    this.#finish(error)
+    if (this.#request.sink !== undefined) return
+    if (this.#bytes <= MAX_FRAME_BYTES) this.grant(body.length)
+    else
+      this.fail(new GatewayError('CONTRACT_BROKEN', `answer too large to keep: the limit is ${MAX_FRAME_BYTES} bytes`))
   }
 
   #take(body: Buffer): void {
-    if (body.length === 0 || !this.#head!.hasBody || this.#isHead) return
-    if (this.#sink !== null) {
-      this.#pass(Buffer.from(body))
+    if (body.length === 0 || !this.#takesBody) return
+    const { sink } = this.#request
+    const piece = Buffer.from(body)
+    if (sink !== undefined) {
+      this.#pass(piece, sink)
       return
     }
-    this.#chunks.push(Buffer.from(body))
-    this.#bytes += body.length
+    this.#chunks.push(piece)
+    this.#bytes += piece.length
   }
 
   /** The worker may send more when the sink took what came; before that it is held back. */
-  #pass(piece: Buffer): void {
+  #pass(piece: Buffer, sink: BodySink): void {
     this.#sunk = this.#sunk
-      .then(() => (this.#sinkError === null ? this.#sink!.write(piece) : undefined))
-      .then(() => this.call.grant(piece.length))
+      .then(() => (this.#sinkError === null ? sink.write(piece) : undefined))
+      .then(() => this.grant(piece.length))
       .catch(error => {
         this.#sinkError ??= toGatewayError(error)
-        this.call.fail(this.#sinkError)
+        this.fail(this.#sinkError)
       })
   }
 
-  #finish(error: GatewayError | null): void {
-    this.#signal?.removeEventListener('abort', this.#onAbort)
-    if (this.#sink === null) this.#settle(error)
+  override onDone(error: GatewayError | null): void {
+    this.#request.signal?.removeEventListener('abort', this.#onAbort)
+    if (this.#request.sink === undefined) this.#settle(error)
     else void this.#sunk.then(() => this.#settle(error ?? this.#sinkError))
   }
 
+  override onFailed(error: GatewayError): void {
+    this.onDone(error)
+  }
+
   #settle(error: GatewayError | null): void {
-    const answered = error === null && this.#head !== null
-    const status = answered ? this.#head!.status : (error?.status ?? 0)
-    this.call.span?.end({ status })
+    const head = error === null ? this.#head : null
+    const status = head?.status ?? error?.status ?? 0
+    this.span?.end({ status })
+    const { id, stdout, stderr, trace, queuedMs } = this
     this.#resolve({
-      id: this.call.id,
-      status,
+      ...{ id, status, stdout, stderr, trace, queuedMs, error },
       // Of the caller's own: the head serves further answers.
-      headers: answered ? [...this.#head!.headers] : [],
-      body: answered ? Buffer.concat(this.#chunks) : Buffer.alloc(0),
-      stdout: this.call.stdout,
-      stderr: this.call.stderr,
-      trace: this.call.trace,
-      latencyMs: this.#invoker.clock.monotonic() - this.#begunAt,
-      queuedMs: this.call.queuedMs,
-      error,
+      headers: [...(head?.headers ?? [])],
+      body: head === null ? Buffer.alloc(0) : Buffer.concat(this.#chunks),
+      latencyMs: this.invoker.clock.monotonic() - this.#begunAt,
     })
   }
 }

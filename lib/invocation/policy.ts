@@ -1,46 +1,12 @@
-/** The conditions of a call before it runs: the rules of its function, its place among the calls that run and wait, and its schema. Owner: §7, §2.8, §8. */
+/** The place of a function's calls among those that run and wait, and the schema that they are checked against. Owner: §2.8, §8. */
 
 import type { FunctionVersion, Policy } from '../core/catalog.ts'
 import { ERROR_STATUS, type ErrorCode, GatewayError } from '../core/errors.ts'
-import { headerOf, toAllow } from '../core/http-text.ts'
-import type { Method } from '../core/identity.ts'
+import { headerOf } from '../core/http-text.ts'
 import { toMaxActive } from '../core/transitions.ts'
 import type { RequestSchema, RequestTexts } from '../validation/request-schema.ts'
 import type { Difference } from '../validation/schema-compiler.ts'
-import { checkAdapter } from './adapters.ts'
 import type { ReplyHead } from './response.ts'
-
-/** True when the policy allows the method; HEAD follows GET. */
-export function isMethodAllowed(fn: FunctionVersion, method: string): boolean {
-  const wanted = method === 'HEAD' ? 'GET' : method
-  return (fn.policy.methods as readonly string[]).includes(wanted)
-}
-
-/** 405 with `Allow`. */
-export function toMethodError(methods: readonly Method[]): GatewayError {
-  return new GatewayError('METHOD_NOT_ALLOWED', 'method not allowed', { headers: { Allow: toAllow(methods) } })
-}
-
-/** 413 for a body over the limit, by its declared or its real length. */
-export function toBodyError(maxBodyBytes: number): GatewayError {
-  return new GatewayError('BODY_TOO_LARGE', `payload too large: the limit is ${maxBodyBytes} bytes`)
-}
-
-/**
- * Checks a call against its function's policy. Methods and hosts are the route's business; a door without a route asks
- * isMethodAllowed first.
- * @param bodyBytes - declared or known length of the body; 0 when there is none or it is not known yet
- * @returns the refusal, or null
- */
-export function checkPolicy(fn: FunctionVersion, bodyBytes: number): GatewayError | null {
-  const { configProblem, maxBodyBytes } = fn.policy
-  if (configProblem !== null) {
-    const hint = 'Fix the file: until then every call that it applies to is refused.'
-    return new GatewayError('CONFIG_BROKEN', configProblem, { detail: { hint } })
-  }
-  if (bodyBytes > maxBodyBytes) return toBodyError(maxBodyBytes)
-  return fn.policy.adapter === 'native' ? null : checkAdapter(fn)
-}
 
 /** The admission rules of one function, from `worker_pool` or, without a pool, from `max_concurrency` alone. */
 export interface AdmissionLimits {

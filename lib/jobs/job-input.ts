@@ -44,9 +44,9 @@ import { parsePattern } from '../core/pattern.ts'
 import { HIDDEN } from '../core/text.ts'
 import { toFunctionPath } from '../core/versions.ts'
 import { toCallBody, withBodyType } from '../invocation/internal-call.ts'
-import { checkPolicy, isMethodAllowed, toMethodError } from '../invocation/policy.ts'
+import { checkPolicy, isMethodAllowed, toMethodError } from '../invocation/invoke.ts'
 import { fillRoute } from '../router/call-route.ts'
-import { normalizePath, unescapeCanonical } from '../router/path.ts'
+import { normalizePath, unescapeCanonical } from '../router/radix-tree.ts'
 import type { Idempotency, Job, JobRequest } from './job.ts'
 
 const MAX_HEADER_CHARS = 16 * 1024

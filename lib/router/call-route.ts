@@ -4,7 +4,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isReservedPath } from '../core/identity.ts'
 import { type Pattern, parsePattern, type Segment, segmentsOf } from '../core/pattern.ts'
-import { normalizePath, unescapeCanonical } from './path.ts'
+import { normalizePath, unescapeCanonical } from './radix-tree.ts'
 import type { RouteTable } from './route-table.ts'
 
 interface CallRoute {

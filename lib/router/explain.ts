@@ -4,6 +4,8 @@ import type { Claim, ClaimSource } from '../core/catalog.ts'
 import { ERROR_STATUS, type ErrorCode } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
 import { decideClaim, FORCED_STRENGTH } from '../core/transitions.ts'
+import { normalizePath } from './radix-tree.ts'
+import type { RouteRefusal, RouteTable } from './route-table.ts'
 import {
   isVersioned,
   matchesHost,
@@ -15,7 +17,6 @@ import {
   standingOf,
   strengthOf,
 } from './settle.ts'
-import type { RouteRefusal, RouteTable } from './route-table.ts'
 
 const EQUAL_RIGHT = 'another claim has the same priority'
 
@@ -60,20 +61,33 @@ export interface Explanation {
   losers: ExplainedLoser[]
 }
 
-/** Explains one request without running it. */
+/**
+ * Explains one request without running it.
+ * @param path - in any spelling
+ */
 export function explain(
   table: Pick<RouteTable, 'find' | 'candidates'>,
   method: string,
   path: string,
   host: string,
 ): Explanation {
-  const result = table.find(method, path, host)
+  const canonical = normalizePath(path)
+  if (typeof canonical !== 'string') {
+    const refusal = {
+      status: ERROR_STATUS.BAD_REQUEST,
+      code: 'BAD_REQUEST',
+      message: canonical.problem,
+      allow: null,
+    } as const
+    return { method, path, host, winner: null, refusal, losers: [] }
+  }
+  const result = table.find(method, canonical, host)
   const wanted = method === 'HEAD' ? 'GET' : method
   const requestHost = parseHost(host)
   const losers: ExplainedLoser[] = []
   let holder: RouteEntry | null = null
   let winner: Explanation['winner'] = null
-  for (const { leaf } of table.candidates(path)) {
+  for (const leaf of table.candidates(canonical)) {
     // The holder of this leaf; a holder found before stands on a more specific pattern.
     const before = holder
     for (const entry of leaf.entries) {

@@ -1,5 +1,10 @@
 /**
- * The route tree: a radix tree over canonical path text, built once, then only read. Spec: §4.1, page router/radix-tree.
+ * Request paths in one canonical form, and the tree of routes that is searched with them. Spec: §4.1, page router/radix-tree.
+ *
+ *   raw        /a//b%2Fc/./%41%25/      as the client sent it, query cut off
+ *   canonical  /a/b%2Fc/A%25            every segment decoded once; only `/` and `%` inside a segment stay escaped
+ *
+ * A canonical path is its own canonical path, so nothing is decoded twice, however often it passes through here.
  *
  *   users           behind the slash that every path begins with; static text is shared between routes
  *   ├─ ""           leaf of /users
@@ -13,26 +18,53 @@
  * When a branch fails, the next one is tried. A node stands for a fixed number of segments, so in one search it is
  * entered at one place of the path at most: the work is bounded by the nodes of the tree and the length of the path,
  * whatever the path looks like, and the depth of the search by the longest pattern.
- *
- * A path is first walked as it came. Static text and clean captures together cover the whole path, so a match proves
- * that the path was canonical. Anything else (an escape, a doubled slash, a dot segment, no match) makes the walk give
- * up, and only then the path is brought into canonical form and walked again.
  */
 
-import type { Segment } from '../core/pattern.ts'
-import { hasCleanSegments, normalizePath, type PathProblem, unescapeCanonical } from './path.ts'
+import { decodePercent } from '../core/http-text.ts'
+import { escapeSegment, type Segment } from '../core/pattern.ts'
 
-const SLASH = 47
-const DOT = 46
-const PERCENT = 37
-/** Up to this many characters a loop is faster than a native search. */
-const LOOP_CHARS = 8
+/** Why a path is answered 400. */
+interface PathProblem {
+  problem: string
+}
+
+const MALFORMED: PathProblem = { problem: 'malformed percent escape in path' }
+/** Something to decode, refuse, collapse or resolve. A segment that begins with a dot may be as harmless as `.well-known`. */
+const NEEDS_WORK = /[%\0]|\/[/.]/
+/** The same without escapes that stand for text of their segment: those of `%`, `.`, `/` and NUL do not. */
+const NEEDS_SEGMENTS = /\0|\/[/.]|%(?:2[5EF]|00)/i
+
+/**
+ * Brings a raw path into canonical form: decodes each segment once, collapses slashes, drops a trailing one, resolves
+ * `.` and `..`, also when they arrive as `%2e`. A backslash is data.
+ * @param rawPath - the request target without query
+ * @returns the same string when it is canonical; a problem means 400
+ */
+export function normalizePath(rawPath: string): string | PathProblem {
+  if (!rawPath.startsWith('/')) return { problem: 'path must start with a slash' }
+  if (rawPath.length === 1 || !rawPath.endsWith('/')) {
+    if (!NEEDS_WORK.test(rawPath)) return rawPath
+    if (!NEEDS_SEGMENTS.test(rawPath)) return decodePercent(rawPath) ?? MALFORMED
+  }
+  const segments: string[] = []
+  for (const raw of rawPath.split('/')) {
+    const text = decodePercent(raw)
+    if (text === null) return MALFORMED
+    if (text.includes('\0')) return { problem: 'NUL in path' }
+    if (text === '..' && segments.pop() === undefined) return { problem: 'path leaves the root' }
+    if (text !== '' && text !== '.' && text !== '..') segments.push(escapeSegment(text))
+  }
+  return `/${segments.join('/')}`
+}
+
+/** The text that a piece of a canonical path stands for. */
+export function unescapeCanonical(text: string): string {
+  return text.includes('%') ? text.replaceAll('%2F', '/').replaceAll('%25', '%') : text
+}
 
 /** Decides at each leaf that matches the path, most specific first, whether the search ends there. */
 export interface Acceptor<T> {
   accept(leaf: T): boolean
-  /** The search starts again: forget what the leaves so far were used for. */
-  restart(): void
 }
 
 interface TreeEntry<T> {
@@ -40,13 +72,14 @@ interface TreeEntry<T> {
   readonly value: T
 }
 
+/** Segments that take all the rest of a path, in order of precedence. */
+const TAILS: readonly Segment['kind'][] = ['catch-all', 'optional-catch-all', 'wildcard']
+
+/** Built once, then only read. */
 export class RadixTree<T> {
-  #root: Node<T>
+  readonly #root: Node<T>
   // Of the search under way. A search runs to its end in one go, so one set of fields serves them all.
   #path = ''
-  #isCanonical = false
-  #isDirty = false
-  #problem: PathProblem | null = null
   readonly #starts: number[] = []
   readonly #ends: number[] = []
 
@@ -56,42 +89,17 @@ export class RadixTree<T> {
    * stays as it is, and both share the nodes in which they do not differ
    */
   constructor(entries: Iterable<TreeEntry<T>>, before: RadixTree<T> | null = null) {
-    const edit = new Edit<T>(before !== null)
-    this.#root = before === null ? edit.make('', 0) : edit.own(before.#root)
+    const edit = {}
+    this.#root = before === null ? new Node('', 0, edit) : toOwn(before.#root, edit)
     for (const { segments, value } of entries) this.#insert(segments, value, edit)
-  }
-
-  /** Why the last search ended without looking: the path is answered 400. */
-  get problem(): PathProblem | null {
-    return this.#problem
   }
 
   /**
    * The first leaf, in order of precedence, that matches the path and that the acceptor takes.
-   * @param rawPath - the request target without query, raw or canonical; a literal NUL is for `normalizePath` to refuse
-   * @returns null when there is none, or when the path is invalid (`problem`)
+   * @param path - canonical
    */
-  find(rawPath: string, acceptor: Acceptor<T>): T | null {
-    this.#path = rawPath
-    this.#isCanonical = false
-    this.#isDirty = false
-    this.#problem = null
-    const leaf = rawPath.charCodeAt(0) === SLASH ? this.#walk(this.#root, 1, acceptor) : null
-    return leaf ?? this.#findCanonical(rawPath, acceptor)
-  }
-
-  /** A search that found nothing is the last word only on a path that could be walked as it came. */
-  #findCanonical(rawPath: string, acceptor: Acceptor<T>): T | null {
-    if (!this.#isDirty && rawPath.charCodeAt(0) === SLASH && isCleanRest(rawPath, 1)) return null
-    const path = normalizePath(rawPath)
-    if (typeof path !== 'string') {
-      this.#problem = path
-      return null
-    }
-    acceptor.restart()
+  find(path: string, acceptor: Acceptor<T>): T | null {
     this.#path = path
-    this.#isCanonical = true
-    this.#isDirty = false
     return this.#walk(this.#root, 1, acceptor)
   }
 
@@ -100,12 +108,10 @@ export class RadixTree<T> {
    * @param names - of the pattern that was claimed, in path order
    */
   capture(names: readonly string[], params: Record<string, string>): void {
-    const path = this.#path
     for (let index = 0; index < names.length; index++) {
       const start = this.#starts[index]!
       if (start < 0) return
-      const text = path.slice(start, this.#ends[index])
-      params[names[index]!] = this.#isCanonical ? unescapeCanonical(text) : text
+      params[names[index]!] = unescapeCanonical(this.#path.slice(start, this.#ends[index]))
     }
   }
 
@@ -121,9 +127,7 @@ export class RadixTree<T> {
       }
       node = findText(node, text)
       if (node === null) return null
-      if (segment.kind === 'catch-all') return node.catchAll
-      if (segment.kind === 'optional-catch-all') return node.optional
-      if (segment.kind === 'wildcard') return node.wildcard
+      if (segment.kind !== 'param') return node.tails?.[TAILS.indexOf(segment.kind)] ?? null
       node = node.param
       text = ''
     }
@@ -144,27 +148,24 @@ export class RadixTree<T> {
           continue
         }
         const leaf = this.#walk(kid, at + kid.size, acceptor)
-        if (leaf !== null || this.#isDirty) return leaf
+        if (leaf !== null) return leaf
       }
       if (!node.branches) return null
       const { param } = node
       if (param !== null) {
-        const end = this.#isCanonical ? canonicalEnd(path, at) : segmentEnd(path, at)
-        if (end < 0) {
-          this.#isDirty = true
-          return null
-        }
+        const slash = path.indexOf('/', at)
+        const end = slash < 0 ? length : slash
         this.#starts[node.params] = at
         this.#ends[node.params] = end
-        if (!node.tails) {
+        if (node.tails === null) {
           node = param
           at = end
           continue
         }
         const leaf = this.#walk(param, end, acceptor)
-        if (leaf !== null || this.#isDirty) return leaf
+        if (leaf !== null) return leaf
       }
-      return this.#tail(node, at, acceptor)
+      return node.tails === null ? null : this.#tail(node.tails, node.params, at, acceptor)
     }
     if (node.leaf !== null && acceptor.accept(node.leaf)) return node.leaf
     if (node.base === null || !acceptor.accept(node.base)) return null
@@ -172,23 +173,18 @@ export class RadixTree<T> {
     return node.base
   }
 
-  /** The rest of the path goes to whatever takes all of it. */
-  #tail({ catchAll, optional, wildcard, params }: Node<T>, at: number, acceptor: Acceptor<T>): T | null {
-    let leaf: T | null = null
-    if (catchAll !== null && acceptor.accept(catchAll)) leaf = catchAll
-    else if (optional !== null && acceptor.accept(optional)) leaf = optional
-    else if (wildcard !== null && acceptor.accept(wildcard)) leaf = wildcard
-    if (leaf === null) return null
-    if (!this.#isCanonical && !isCleanRest(this.#path, at)) {
-      this.#isDirty = true
-      return null
+  #tail(tails: readonly (T | null)[], param: number, at: number, acceptor: Acceptor<T>): T | null {
+    for (let index = 0; index < tails.length; index++) {
+      const leaf = tails[index]!
+      if (leaf === null || !acceptor.accept(leaf)) continue
+      this.#starts[param] = at
+      this.#ends[param] = this.#path.length
+      return leaf
     }
-    this.#starts[params] = at
-    this.#ends[params] = this.#path.length
-    return leaf
+    return null
   }
 
-  #insert(segments: readonly Segment[], value: T, edit: Edit<T>): void {
+  #insert(segments: readonly Segment[], value: T, edit: object): void {
     let node = this.#root
     let text = ''
     for (const [index, segment] of segments.entries()) {
@@ -202,54 +198,16 @@ export class RadixTree<T> {
       node = insertText(node, text, edit)
       text = ''
       node.branches = true
-      if (segment.kind === 'param') {
-        node.param = node.param === null ? edit.make('', node.params + 1) : edit.own(node.param)
-        node = node.param
-        continue
+      if (segment.kind !== 'param') {
+        node.tails ??= TAILS.map(() => null)
+        node.tails[TAILS.indexOf(segment.kind)] = value
+        return
       }
-      node.tails = true
-      if (segment.kind === 'catch-all') node.catchAll = value
-      else if (segment.kind === 'optional-catch-all') node.optional = value
-      else node.wildcard = value
-      return
+      node.param = node.param === null ? new Node('', node.params + 1, edit) : toOwn(node.param, edit)
+      node = node.param
     }
     insertText(node, text, edit).leaf = value
   }
-}
-
-function canonicalEnd(path: string, at: number): number {
-  const end = path.indexOf('/', at)
-  return end < 0 ? path.length : end
-}
-
-/**
- * Where the segment that starts at `at` ends.
- * @returns -1 for a segment that cannot be taken as it came: empty, with an escape, or perhaps `.` or `..`
- */
-function segmentEnd(path: string, at: number): number {
-  const length = path.length
-  const near = Math.min(at + LOOP_CHARS, length)
-  for (let i = at; i < near; i++) {
-    const code = path.charCodeAt(i)
-    // Letters and digits come after the slash: one comparison for most characters.
-    if (code > SLASH) continue
-    if (code === SLASH) return i === at ? -1 : i
-    if (code === PERCENT || (code === DOT && i === at)) return -1
-  }
-  return near === length ? length : farEnd(path, near)
-}
-
-/** Apart from the loop, which is small enough to be compiled into its caller. */
-function farEnd(path: string, from: number): number {
-  const slash = path.indexOf('/', from)
-  const end = slash < 0 ? path.length : slash
-  const percent = path.indexOf('%', from)
-  return percent >= 0 && percent < end ? -1 : end
-}
-
-/** True when the rest of a path can be taken as it came. `at` stands behind a slash. */
-function isCleanRest(path: string, at: number): boolean {
-  return hasCleanSegments(path, at) && path.indexOf('%', at) < 0
 }
 
 /** Of all nodes without kids; never added to. */
@@ -261,6 +219,8 @@ class Node<T> {
   size: number
   /** Params on the way here, which is the index of the next one. */
   readonly params: number
+  /** The edit that made it, and that alone may change it. */
+  edit: object
   /** Kids by first char code minus `low`; ASCII only. */
   table: (Node<T> | null)[] = NO_KIDS
   low = 0
@@ -269,51 +229,29 @@ class Node<T> {
   leaf: T | null = null
   /** True when a failed kid leaves something to try. */
   branches = false
-  /** True when something takes all the rest. */
-  tails = false
   param: Node<T> | null = null
-  catchAll: T | null = null
-  optional: T | null = null
-  wildcard: T | null = null
+  /** By index in TAILS. */
+  tails: (T | null)[] | null = null
   /** The optional catch-all of the folder that ends here. */
   base: T | null = null
 
-  constructor(text: string, params: number) {
+  constructor(text: string, params: number, edit: object) {
     this.text = text
     this.size = text.length
     this.params = params
-  }
-
-  copy(): Node<T> {
-    const node = Object.assign(new Node<T>(this.text, this.params), this)
-    if (this.table.length > 0) node.table = [...this.table]
-    if (this.wide !== null) node.wide = new Map(this.wide)
-    return node
+    this.edit = edit
   }
 }
 
-/** Which nodes may be changed: those that no other tree has. */
-class Edit<T> {
-  /** Null where no other tree has any. */
-  readonly #own: Set<Node<T>> | null
-
-  constructor(isShared: boolean) {
-    this.#own = isShared ? new Set() : null
-  }
-
-  make(text: string, params: number): Node<T> {
-    return this.#add(new Node<T>(text, params))
-  }
-
-  /** The node, or a copy of one that another tree searches. */
-  own(node: Node<T>): Node<T> {
-    return this.#own === null || this.#own.has(node) ? node : this.#add(node.copy())
-  }
-
-  #add(node: Node<T>): Node<T> {
-    this.#own?.add(node)
-    return node
-  }
+/** The node, or a copy of one that another tree searches. */
+function toOwn<T>(node: Node<T>, edit: object): Node<T> {
+  if (node.edit === edit) return node
+  const copy = Object.assign(new Node<T>(node.text, node.params, edit), node)
+  copy.edit = edit
+  if (node.table.length > 0) copy.table = [...node.table]
+  if (node.wide !== null) copy.wide = new Map(node.wide)
+  if (node.tails !== null) copy.tails = [...node.tails]
+  return copy
 }
 
 /** The kid whose text starts with this character. */
@@ -335,40 +273,33 @@ function findText<T>(node: Node<T> | null, text: string): Node<T> | null {
 }
 
 /** Makes the node that stands at `text` below `node`, which may be changed, cutting texts that share a beginning. */
-function insertText<T>(node: Node<T>, text: string, edit: Edit<T>): Node<T> {
+function insertText<T>(node: Node<T>, text: string, edit: object): Node<T> {
   if (text === '') return node
   const known = kidFor(node, text.charCodeAt(0))
-  if (known === null) {
-    const made = edit.make(text, node.params)
-    setKid(node, made)
-    return made
-  }
-  const kid = edit.own(known)
+  if (known === null) return setKid(node, new Node(text, node.params, edit))
+  const kid = toOwn(known, edit)
   let shared = 1
-  while (shared < kid.text.length && shared < text.length && kid.text[shared] === text[shared]) shared++
-  if (shared === kid.text.length) {
-    setKid(node, kid)
-    return insertText(kid, text.slice(shared), edit)
-  }
-  const upper = edit.make(kid.text.slice(0, shared), node.params)
+  while (shared < kid.size && shared < text.length && kid.text[shared] === text[shared]) shared++
+  if (shared === kid.size) return insertText(setKid(node, kid), text.slice(shared), edit)
+  const upper = new Node<T>(kid.text.slice(0, shared), node.params, edit)
   kid.text = kid.text.slice(shared)
   kid.size = kid.text.length
   setKid(upper, kid)
-  setKid(node, upper)
-  return insertText(upper, text.slice(shared), edit)
+  return insertText(setKid(node, upper), text.slice(shared), edit)
 }
 
-function setKid<T>(node: Node<T>, kid: Node<T>): void {
+/** @returns the kid */
+function setKid<T>(node: Node<T>, kid: Node<T>): Node<T> {
   const code = kid.text.charCodeAt(0)
   if (code >= 128) {
     node.wide ??= new Map()
     node.wide.set(code, kid)
-    return
+    return kid
   }
   if (node.table.length === 0) {
     node.low = code
     node.table = [kid]
-    return
+    return kid
   }
   while (node.low > code) {
     node.table.unshift(null)
@@ -376,4 +307,5 @@ function setKid<T>(node: Node<T>, kid: Node<T>): void {
   }
   while (node.low + node.table.length <= code) node.table.push(null)
   node.table[code - node.low] = kid
+  return kid
 }

@@ -3,10 +3,10 @@
  */
 
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
+import { compareLists, mergeSorted } from '../core/collections.ts'
 import type { ErrorCode, Warning } from '../core/errors.ts'
 import { toAllow } from '../core/http-text.ts'
 import { isFunctionName, isVersion, type Method, METHODS } from '../core/identity.ts'
-import { compareLists, type ListChange, mergeSorted } from '../core/collections.ts'
 import { parsePattern, type Pattern, segmentsOf } from '../core/pattern.ts'
 import { compareText } from '../core/text.ts'
 import { FORCED_STRENGTH } from '../core/transitions.ts'
@@ -22,24 +22,21 @@ import {
   parseHost,
   type RouteEntry,
   type RouteMatch,
-  type RouteParams,
   settle,
   type Settlement,
   strengthOf,
 } from './settle.ts'
 
+/** One of a few constants. */
 export interface RouteRefusal {
   readonly kind: 'refused'
-  readonly code: ErrorCode &
-    ('BAD_REQUEST' | 'NOT_FOUND' | 'METHOD_NOT_ALLOWED' | 'ROUTE_CONFLICT' | 'HOST_NOT_ALLOWED')
+  readonly code: ErrorCode & ('NOT_FOUND' | 'METHOD_NOT_ALLOWED' | 'ROUTE_CONFLICT' | 'HOST_NOT_ALLOWED')
   readonly message: string
   /** Value of the `Allow` header, with METHOD_NOT_ALLOWED only. */
   readonly allow: string | null
 }
 
-type RouteResult = RouteMatch | RouteRefusal
-
-const NOT_FOUND = refusal('NOT_FOUND', 'not found')
+export const NOT_FOUND = refusal('NOT_FOUND', 'not found')
 const CONFLICT = refusal('ROUTE_CONFLICT', 'ambiguous route')
 const WRONG_HOST = refusal('HOST_NOT_ALLOWED', 'host not allowed')
 /** By bits of methods. */
@@ -84,18 +81,14 @@ export class RouteTable {
   /**
    * The function that answers a request.
    * @param method - as received; HEAD is looked up as GET
-   * @param path - the request target without query, raw or canonical
+   * @param path - canonical
    * @param host - the `Host` header, or what a trusted proxy forwarded; empty when there is none
-   * @returns a match, or the refusal: 400, 404, 405 with `allow`, 409, 421
+   * @returns a match, or the refusal: 404, 405 with `allow`, 409, 421
    */
-  find(method: string, path: string, host: string): RouteResult {
+  find(method: string, path: string, host: string): RouteMatch | RouteRefusal {
     const lookup = this.#lookup
     lookup.begin(methodIndex(method), host)
-    const leaf = this.#tree.find(path, lookup)
-    if (leaf === null) {
-      const problem = this.#tree.problem
-      return problem === null ? lookup.refusal() : refusal('BAD_REQUEST', problem.problem)
-    }
+    if (this.#tree.find(path, lookup) === null) return lookup.refusal()
     const owner = lookup.owner!
     if (owner.rivals.length > 0 && lookup.isDisputed(owner)) return CONFLICT
     const { match, names } = owner
@@ -110,22 +103,15 @@ export class RouteTable {
     return this.#tree.at(segmentsOf(pattern))
   }
 
-  /** Every leaf that matches a path, most specific first, with the params it would give; for `explain`. */
-  candidates(path: string): { leaf: Settlement; params: RouteParams }[] {
-    const found: { leaf: Settlement; params: RouteParams }[] = []
-    const seen: Settlement[] = []
-    const acceptor: Acceptor<Settlement> = {
-      accept: leaf => !seen.includes(leaf),
-      restart: () => {},
+  /** Every leaf that matches a canonical path, most specific first. */
+  candidates(path: string): Settlement[] {
+    const found: Settlement[] = []
+    const collect = (leaf: Settlement): boolean => {
+      found.push(leaf)
+      return false
     }
-    for (;;) {
-      const leaf = this.#tree.find(path, acceptor)
-      if (leaf === null) return found
-      seen.push(leaf)
-      const params = new Params()
-      this.#tree.capture(leaf.entries[0]!.claim.pattern.paramNames, params)
-      found.push({ leaf, params })
-    }
+    this.#tree.find(path, { accept: collect })
+    return found
   }
 }
 
@@ -143,16 +129,12 @@ class Lookup implements Acceptor<Settlement> {
     this.#method = method
     this.#host = host
     this.#parsedHost = null
-    this.restart()
-  }
-
-  restart(): void {
     this.#otherMethods = 0
     this.#isOtherHost = false
   }
 
   accept(leaf: Settlement): boolean {
-    const owner = this.#method < 0 ? null : leaf.ownerOf(this.#method)
+    const owner = this.#method < 0 ? null : leaf.owners[this.#method]!
     if (owner === null || owner.hosts !== null) return this.#acceptForHost(leaf, owner)
     this.owner = owner
     return true
@@ -195,13 +177,6 @@ function refusal(code: RouteRefusal['code'], message: string, allow: string | nu
   return Object.freeze({ kind: 'refused', code, message, allow })
 }
 
-interface RouteTableOptions {
-  /** Every function version of the catalog: those with a version get their address `/<name>@<version>`. */
-  functions: readonly FunctionVersion[]
-  /** `FN_FORCE_URL`. */
-  forceUrl: boolean
-}
-
 /** A shape of path that has to be settled again. */
 interface Touched {
   /** Of the last table; null when it has no such path. */
@@ -210,21 +185,22 @@ interface Touched {
   entries: RouteEntry[]
 }
 
-/** Builds one table. Same claims in any order, same table. Nothing is thrown: an unusable claim is a warning. */
-export function buildRouteTable(claims: readonly Claim[], options: RouteTableOptions): RouteTable {
-  return new RouteTableBuilder(options.forceUrl).build(claims, options.functions)
+export function buildRouteTable(
+  claims: readonly Claim[],
+  { functions, forceUrl }: { functions: readonly FunctionVersion[]; forceUrl: boolean },
+): RouteTable {
+  return new RouteTableBuilder(forceUrl).build(claims, functions)
 }
 
 /**
- * Builds tables from claims. Each shape of path is settled once: a reload builds a new table of the old parts and the few new ones.
- * The remembered parts never change the outcome.
+ * Builds tables from claims: the same claims in any order give the same table. Nothing is thrown: an unusable claim is a warning. Each
+ * shape of path is settled once: a reload builds a new table of the old parts and the few new ones.
  */
 export class RouteTableBuilder {
   readonly #forceUrl: boolean
-  /** Of the last table: what it was made of, and the shapes that have warnings. */
+  // What the last table was made of.
   #claims: readonly Claim[] = []
   #functions: readonly FunctionVersion[] = []
-  readonly #warned = new Map<string, readonly Warning[]>()
   /** Versions that cannot have an address. */
   readonly #unaddressed = new Map<FunctionVersion, Warning>()
   #last: RouteTable | null = null
@@ -234,29 +210,33 @@ export class RouteTableBuilder {
     this.#forceUrl = forceUrl
   }
 
+  /** @param functions - all of the catalog: those with a version get their address `/<name>@<version>` */
   build(claims: readonly Claim[], functions: readonly FunctionVersion[]): RouteTable {
-    const touched = this.#findTouched(compareLists(this.#claims, claims), compareLists(this.#functions, functions))
+    const touched = this.#findTouched(claims, functions)
     this.#claims = claims
     this.#functions = functions
     const dropped = new Set<Settlement>()
     const fresh: Settlement[] = []
     let isSmaller = false
-    for (const [shape, { known, entries }] of touched) {
+    for (const { known, entries } of touched.values()) {
       if (known !== null) dropped.add(known)
-      this.#warned.delete(shape)
-      if (entries.length > 0) fresh.push(this.#settle(shape, entries))
+      if (entries.length > 0) fresh.push(settle(entries))
       else if (known !== null) isSmaller = true
     }
     const kept = this.#last?.leaves.filter(leaf => !dropped.has(leaf)) ?? []
     const leaves = mergeSorted(kept, fresh.sort(compareLeaves), compareLeaves)
     // A tree can be added to, not taken from.
     const base = this.#last === null || isSmaller ? null : { table: this.#last, fresh }
-    this.#last = new RouteTable(leaves, this.#listWarnings(), base)
+    const warnings = [...this.#unaddressed.values(), ...leaves.filter(isDisputed).flatMap(toRouteWarnings)]
+    warnings.sort((a, b) => compareText(a.path, b.path) || compareText(a.message, b.message))
+    this.#last = new RouteTable(leaves, warnings, base)
     return this.#last
   }
 
   /** The shapes that lost or gained a claim. */
-  #findTouched(claims: ListChange<Claim>, functions: ListChange<FunctionVersion>): Map<string, Touched> {
+  #findTouched(nextClaims: readonly Claim[], nextFunctions: readonly FunctionVersion[]): Map<string, Touched> {
+    const claims = compareLists(this.#claims, nextClaims)
+    const functions = compareLists(this.#functions, nextFunctions)
     const touched = new Map<string, Touched>()
     const entriesOf = (pattern: Pattern): RouteEntry[] => {
       let shape = touched.get(pattern.shape)
@@ -285,18 +265,6 @@ export class RouteTableBuilder {
     }
     return touched
   }
-
-  #settle(shape: string, entries: RouteEntry[]): Settlement {
-    const leaf = settle(entries)
-    const warnings = toRouteWarnings(leaf)
-    if (warnings.length > 0) this.#warned.set(shape, warnings)
-    return leaf
-  }
-
-  #listWarnings(): Warning[] {
-    const warnings = [...this.#unaddressed.values(), ...[...this.#warned.values()].flat()]
-    return warnings.sort((a, b) => compareText(a.path, b.path) || compareText(a.message, b.message))
-  }
 }
 
 /** The route of a pinned version, which needs no claim (§9); null without a version. */
@@ -308,19 +276,9 @@ function toAddress(fn: FunctionVersion): RouteEntry | Warning | null {
     const message = `${fn.entryFile}: cannot have the address ${path}: it ${pattern.problem}`
     return { code: 'INVALID_ROUTE', path: fn.entryFile, message, hint: 'Give the function a shorter name.' }
   }
-  const { methods, allowHosts } = fn.policy
-  const origin = fn.entryFile
-  const claim: Claim = {
-    pattern,
-    methods,
-    hosts: allowHosts,
-    fn,
-    source: 'config',
-    forced: false,
-    origin,
-    implied: true,
-  }
-  return toEntry(claim, true, false)
+  const { methods, allowHosts: hosts } = fn.policy
+  const made = { source: 'config', origin: fn.entryFile, forced: false, implied: true } as const
+  return toEntry({ pattern, methods, hosts, fn, ...made }, true, false)
 }
 
 function toEntry(claim: Claim, isAddress: boolean, forceUrl: boolean): RouteEntry {
@@ -329,6 +287,10 @@ function toEntry(claim: Claim, isAddress: boolean, forceUrl: boolean): RouteEntr
 
 function compareLeaves(a: Settlement, b: Settlement): number {
   return compareText(a.pattern, b.pattern)
+}
+
+function isDisputed({ losses, conflicts }: Settlement): boolean {
+  return losses.length > 0 || conflicts.length > 0
 }
 
 /** Warnings about one route. A manifest or a forced claim that wins does so on request: no warning. */

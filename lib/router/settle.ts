@@ -10,7 +10,6 @@ const NONE: readonly never[] = []
 const NONE_BARRED: ReadonlyMap<RouteEntry, RouteEntry> = new Map()
 const NO_PARAMS: RouteParams = Object.freeze(Object.create(null))
 
-/** A claim ready to be compared. */
 export interface RouteEntry {
   claim: Claim
   hosts: readonly HostRule[]
@@ -20,7 +19,6 @@ export interface RouteEntry {
   isAddress: boolean
 }
 
-/** The properties that decide between claims. */
 export function standingOf({ claim, forceUrl }: RouteEntry): ClaimStanding {
   const { fn, source, forced } = claim
   return { fnKey: fn.key, source, forced, versioned: fn.version !== null, forceUrl }
@@ -81,9 +79,8 @@ export class Settlement {
   /** Listed routes of versions that another function already has, with its claim. */
   readonly barred: ReadonlyMap<RouteEntry, RouteEntry>
   /** By index in METHODS. */
-  readonly #owners: readonly (Owner | null)[]
+  readonly owners: readonly (Owner | null)[]
 
-  /** @param owners - by index in METHODS */
   constructor(
     entries: readonly RouteEntry[],
     owners: readonly (Owner | null)[],
@@ -100,18 +97,13 @@ export class Settlement {
     this.losses = losses
     this.conflicts = conflicts
     this.barred = barred
-    this.#owners = owners
-  }
-
-  /** @param index - in METHODS */
-  ownerOf(index: number): Owner | null {
-    return this.#owners[index] ?? null
+    this.owners = owners
   }
 
   /** Methods of an entry that some host reaches: neither lost nor disputed for all of its hosts. */
   ownedMethods(entry: RouteEntry): Method[] {
     return METHODS.filter((_, index) => {
-      let owner = this.ownerOf(index)
+      let owner = this.owners[index] ?? null
       while (owner !== null && owner.entry !== entry) owner = owner.next
       return owner !== null && !owner.rivals.some(rival => hostsCover(rival.hosts, entry.hosts))
     })
@@ -182,7 +174,6 @@ function findBarred(entries: readonly RouteEntry[]): ReadonlyMap<RouteEntry, Rou
   return barred
 }
 
-/** True for the claim of a pinned version. */
 export function isVersioned({ claim }: RouteEntry): boolean {
   return claim.fn.version !== null
 }

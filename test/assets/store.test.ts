@@ -1,7 +1,6 @@
 import fs, { chmodSync, mkdirSync, statSync, symlinkSync, utimesSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import t, { type Test } from 'tap'
-import type { Asset } from '../../lib/assets/file.ts'
 import { ASSET_TRUST, AssetStore, MAX_CACHED_ASSET_BYTES, toFileTrouble } from '../../lib/assets/store.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
@@ -10,10 +9,7 @@ import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 /** Ahead of the disk, so that files are old enough to be kept at once. */
 const LATE_CLOCK = { ...systemClock, wall: () => Date.now() + 60_000 }
 
-const find = (store: AssetStore, name: string, wantsCoding = true) =>
-  new Promise<Asset | null>((resolve, reject) =>
-    store.find(name, wantsCoding, (asset, error) => (error === null ? resolve(asset) : reject(error))),
-  )
+const find = (store: AssetStore, name: string, wantsCoding = true) => store.find(name, wantsCoding)
 
 function makeStore(t: Test, files: Record<string, TreeEntry>) {
   const tree = makeTree(files)
@@ -105,8 +101,6 @@ t.test('[assets/static-assets.22, assets/static-assets.23] compressed files besi
 t.test('[assets/static-assets.16] memory is bounded, and a file that just changed is not kept', async t => {
   const tree = makeTree({ 'index.html': 'x' })
   t.teardown(tree.cleanup)
-  const find = (store: AssetStore, name: string) =>
-    new Promise<Asset | null>(resolve => store.find(name, true, asset => resolve(asset)))
   tree.write({ 'now.txt': 'now' })
   const justNow = statSync(tree.path('now.txt')).ctimeMs + 10
   const fresh = new AssetStore(tree.root, { ...systemClock, wall: () => justNow })
@@ -127,25 +121,17 @@ t.test('[assets/static-assets.16] memory is bounded, and a file that just change
   t.equal(a, b)
 })
 
-t.test(
-  '[assets/static-assets.16] requests of one moment share a look, and none answers before find returns',
-  async t => {
-    const { store } = makeStore(t, { 'public/a.txt': 'a' })
-    const seen: string[] = []
-    const ask = (label: string, wantsCoding: boolean) =>
-      new Promise<void>(resolve =>
-        store.find('a.txt', wantsCoding, () => {
-          seen.push(label)
-          resolve()
-        }),
-      )
-    const all = [ask('one', true), ask('two', true), ask('plain', false)]
-    t.same(seen, [])
-    await Promise.all(all)
-    t.ok(seen.indexOf('one') < seen.indexOf('two'), 'in order')
-    t.equal(seen.length, 3)
-  },
-)
+t.test('[assets/static-assets.16] requests of one moment share a look, and are answered in order', async t => {
+  const { store } = makeStore(t, { 'public/a.txt': 'a' })
+  const seen: string[] = []
+  const ask = (label: string, wantsCoding: boolean) =>
+    store.find('a.txt', wantsCoding).then(() => {
+      seen.push(label)
+    })
+  await Promise.all([ask('one', true), ask('two', true), ask('plain', false)])
+  t.ok(seen.indexOf('one') < seen.indexOf('two'), 'in order')
+  t.equal(seen.length, 3)
+})
 
 t.test('[assets/static-assets.12] trouble is not absence', async t => {
   for (const code of ['ENOENT', 'ENOTDIR', 'EACCES', 'ELOOP', 'ENAMETOOLONG'])

@@ -2,7 +2,7 @@
 
 import { systemClock } from '../../lib/core/clock.ts'
 import { keepTickShape } from '../../lib/core/host.ts'
-import { toRequestRecord } from '../../lib/http/request-record.ts'
+import { toRequestRecord } from '../../lib/http/exchange.ts'
 import { HttpServer } from '../../lib/http/server.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { AccessLogFormat } from '../../lib/observe/access-log.ts'

@@ -3,8 +3,9 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import { connect } from 'node:net'
 import { brotliCompressSync, gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import type { EdgePolicy, FunctionVersion, Policy } from '../../lib/core/catalog.ts'
+import type { EdgePolicy, Policy } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
+import type { GatewayError } from '../../lib/core/errors.ts'
 import { METHODS } from '../../lib/core/identity.ts'
 import { type EdgeOptions, EdgeProxy } from '../../lib/edge/passthrough.ts'
 import { EDGE_ANSWER, EDGE_CLIENT_MS, EDGE_HOLD_MS, EDGE_WINDOW_BYTES } from '../../lib/edge/transfer.ts'
@@ -12,7 +13,8 @@ import { createGateway } from '../../lib/gateway/gateway.ts'
 import { inject, type InjectRequest } from '../../lib/http/inject.ts'
 import { HttpServer } from '../../lib/http/server.ts'
 import { invokeInternal } from '../../lib/invocation/internal-call.ts'
-import { Call, type Invoker } from '../../lib/invocation/invoke.ts'
+import { Call } from '../../lib/invocation/invoke.ts'
+import type { ReplyHead } from '../../lib/invocation/response.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
@@ -473,28 +475,32 @@ t.test('[edge/passthrough.20] the limit on decoded bytes; the body itself is pas
 
 /** Records what arrives and takes nothing until `isTaking` is set. */
 class SlowCall extends Call {
-  readonly seen: string[]
+  readonly seen: string[] = []
   bytes = 0
   isTaking = false
   wake = () => {}
 
-  constructor(fn: FunctionVersion, invoker: Invoker) {
-    const seen: string[] = []
-    const note = (text: string): void => {
-      seen.push(text)
-      this.wake()
-    }
-    super(fn, invoker, {
-      onHead: (head, body, stream) => note(`${stream ? 'stream' : 'answer'} ${head.status} ${body}`),
-      onChunk: body => {
-        this.bytes += body.length
-        if (this.isTaking) this.grant(body.length)
-        this.wake()
-      },
-      onEnd: error => note(`end ${error?.message ?? 'ok'}`),
-      onError: error => note(`refused ${error.status} ${error.message}`),
-    })
-    this.seen = seen
+  #note(text: string): void {
+    this.seen.push(text)
+    this.wake()
+  }
+
+  override onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
+    this.#note(`${stream ? 'stream' : 'answer'} ${head.status} ${body}`)
+  }
+
+  override onPiece(body: Buffer): void {
+    this.bytes += body.length
+    if (this.isTaking) this.grant(body.length)
+    this.wake()
+  }
+
+  override onDone(error: GatewayError | null): void {
+    this.#note(`end ${error?.message ?? 'ok'}`)
+  }
+
+  override onFailed(error: GatewayError): void {
+    this.#note(`refused ${error.status} ${error.message}`)
   }
 
   async until(done: () => boolean): Promise<void> {

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { BytePool, type Bytes, joined, lengthOf } from '../../lib/core/byte-pool.ts'
+import { BytePool, type Bytes, joined, lengthOf, YoungGarbage } from '../../lib/core/byte-pool.ts'
 import { inject } from '../../lib/http/inject.ts'
-import { UploadMemory } from '../../lib/http/body.ts'
+import { Upload } from '../../lib/http/body.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makePublic } from '../helpers/public.ts'
@@ -32,7 +32,7 @@ function makeBody(bytes: number): Buffer {
 /** Gives a body in pieces whose memory is used again at once where it may be. */
 function upload(body: Buffer, pieceBytes: number, declared: number, isOurs = false) {
   const pool = new WatchedPool()
-  const one = new UploadMemory(pool).begin(declared, isOurs)
+  const one = new Upload(pool, new YoungGarbage(), declared, isOurs)
   const isGathered = Math.max(declared, body.length) > 16 * KIB
   const given: Buffer[] = []
   for (let at = 0; at < body.length; at += pieceBytes) {
@@ -108,7 +108,7 @@ t.test('[core/byte-pool.10] pieces of the server’s own requests are given back
   t.ok(joined(short.one.take()).equals(makeBody(16 * KIB)), 'a short one is its pieces')
   const pool = new WatchedPool()
   const beside = Buffer.allocUnsafeSlow(64 * KIB)
-  new UploadMemory(pool).begin(32 * KIB, true).add(beside.subarray(0, 32 * KIB))
+  new Upload(pool, new YoungGarbage(), 32 * KIB, true).add(beside.subarray(0, 32 * KIB))
   t.equal(beside.length, 64 * KIB, 'nor is memory that holds more than the piece')
 })
 

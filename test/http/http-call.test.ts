@@ -55,7 +55,7 @@ function makeCall({ method = 'GET', isDirect = false, withDebug = false }: Given
   } as unknown as Exchange
   const debug = new DebugHeaders(() => ({ routing: 'single', socketIndex: null, cold: false }))
   const http = new HttpCall(fn, invoker, exchange, debug)
-  http.call.header = '{"id":"id-1"'
+  http.header = '{"id":"id-1"'
   const begin = () => {
     http.onBody(Buffer.from('body'))
     const call = runtime.calls[0]!

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { parseHints } from '../../lib/http/openapi-step.ts'
+import { parseHints } from '../../lib/http/docs-page.ts'
 import { toOpenApiPaths, toOperationId } from '../../lib/http/openapi.ts'
 import { createGateway, type GatewayOptions } from '../../lib/index.ts'
 import { makeFn } from '../helpers/fn.ts'

@@ -316,7 +316,7 @@ t.test('[http/public.21, http/public.6] what goes out of a whole answer', async 
     headers: string[],
     end: unknown[],
   ][] = [
-    ['text', 'GET', 200, 'h\u00e9', ['Content-Length', '3'], ['h\u00e9', 'utf8']],
+    ['text', 'GET', 200, 'h\u00e9', ['Content-Length', '3'], ['h\u00c3\u00a9', 'latin1']],
     ['bytes', 'GET', 200, Buffer.from([0, 255]), ['Content-Length', '2'], ['\0\u00ff', 'latin1']],
     ['none', 'GET', 200, null, ['Content-Length', '0'], []],
     ['204', 'GET', 204, Buffer.from('x'), [], []],

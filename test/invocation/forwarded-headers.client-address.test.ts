@@ -2,7 +2,7 @@ import t from 'tap'
 import { isForwarded, TrustedProxies, toPlainAddress } from '../../lib/invocation/forwarded-headers.ts'
 
 t.test('[http/public.16] the client behind trusted proxies', async t => {
-  const proxies = new TrustedProxies(['10.0.0.0/8', 'fd00::/8', '192.0.2.1', 'nonsense', '1.2.3.4/99'])
+  const proxies = new TrustedProxies(['10.0.0.0/8', 'fd00::/8', '192.0.2.1'])
   for (const [socket, forwardedFor, expected] of [
     ['10.0.0.1', '203.0.113.9', '203.0.113.9'],
     ['10.0.0.1', '1.1.1.1, 203.0.113.9, 10.9.9.9', '203.0.113.9'],

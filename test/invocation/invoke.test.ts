@@ -2,6 +2,7 @@ import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { Call, type EdgeHandler, Invoker } from '../../lib/invocation/invoke.ts'
+import type { ReplyHead } from '../../lib/invocation/response.ts'
 import { Admission } from '../../lib/invocation/admission.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { FakeRuntime } from '../helpers/fake-runtime.ts'
@@ -10,21 +11,24 @@ import { createRandom } from '../helpers/random.ts'
 
 /** Writes down what arrives. */
 class TestCall extends Call {
-  readonly seen: string[]
+  readonly seen: string[] = []
   refusal: GatewayError | null = null
 
-  constructor(fn: FunctionVersion, invoker: Invoker) {
-    const seen: string[] = []
-    super(fn, invoker, {
-      onHead: (head, body, stream) => seen.push(`${stream ? 'stream' : 'answer'} ${head.status} ${body}`),
-      onChunk: body => seen.push(`chunk ${body}`),
-      onEnd: error => seen.push(`end ${error?.code ?? 'ok'}`),
-      onError: error => {
-        this.refusal = error
-        seen.push(`refused ${error.status} ${error.message}`)
-      },
-    })
-    this.seen = seen
+  override onHead(head: ReplyHead, body: Buffer, stream: boolean): void {
+    this.seen.push(`${stream ? 'stream' : 'answer'} ${head.status} ${body}`)
+  }
+
+  override onPiece(body: Buffer): void {
+    this.seen.push(`chunk ${body}`)
+  }
+
+  override onDone(error: GatewayError | null): void {
+    this.seen.push(`end ${error?.code ?? 'ok'}`)
+  }
+
+  override onFailed(error: GatewayError): void {
+    this.refusal = error
+    this.seen.push(`refused ${error.status} ${error.message}`)
   }
 }
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { fetchWith, inject } from '../../lib/http/inject.ts'
-import { toRequestRecord } from '../../lib/http/request-record.ts'
+import { toRequestRecord } from '../../lib/http/exchange.ts'
 import { EVENT_NAMES, GatewayEvents, type ScheduleRecord } from '../../lib/observe/events.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'

@@ -44,7 +44,7 @@ t.test('[router/route-table.5] FN_FORCE_URL forces config routes and those of ve
     makeClaim('/y', { fn: 'v', version: 'v1', source: 'config' }),
   ]
   const owner = (forceUrl: boolean, index: number) =>
-    buildRouteTable(claims, { functions: [], forceUrl }).leaves[index]?.ownerOf(0)?.entry.claim.fn.name
+    buildRouteTable(claims, { functions: [], forceUrl }).leaves[index]?.owners[0]?.entry.claim.fn.name
   t.same([owner(false, 0), owner(false, 1)], ['file', 'file'])
   t.same([owner(true, 0), owner(true, 1)], ['config', 'v'])
 })

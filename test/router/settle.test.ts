@@ -15,7 +15,7 @@ t.test('[router/route-table.2] one owner per method, the rest on record', async 
   const config = entryOf(makeClaim('GET,POST /x', { fn: 'config', source: 'config' }))
   const settlement = settle([config, file])
   t.same(
-    METHODS.map((_, index) => settlement.ownerOf(index)).map(owner => owner && nameOf(owner.entry)),
+    METHODS.map((_, index) => settlement.owners[index] ?? null).map(owner => owner && nameOf(owner.entry)),
     ['file', 'config', 'file', null, null],
   )
   t.same(
@@ -24,7 +24,7 @@ t.test('[router/route-table.2] one owner per method, the rest on record', async 
   )
   t.same(settlement.ownedMethods(config), ['POST'])
   t.same(settlement.ownedMethods(file), ['GET', 'PUT'])
-  t.equal(settlement.ownerOf(0), settlement.ownerOf(2), 'methods with one owner share a owner')
+  t.equal(settlement.owners[0], settlement.owners[2], 'methods with one owner share a owner')
 })
 
 t.test('[router/route-table.6, router/route-table.18] rivals are those who want the same hosts', async t => {
@@ -33,7 +33,7 @@ t.test('[router/route-table.6, router/route-table.18] rivals are those who want 
   const c = entryOf(makeClaim('GET /x', { fn: 'c', hosts: ['c.test'] }))
   const settlement = settle([c, b, a])
   const owners = []
-  for (let owner = settlement.ownerOf(0); owner !== null; owner = owner.next) owners.push(owner)
+  for (let owner = settlement.owners[0] ?? null; owner !== null; owner = owner.next) owners.push(owner)
   t.same(
     owners.map(({ entry, rivals }) => [nameOf(entry), rivals.map(nameOf)]),
     [
@@ -55,7 +55,8 @@ t.test('[router/route-table.6] a thousand equal claims do not take the square of
   const entries = Array.from({ length: 1000 }, (_, index) => entryOf(makeClaim('GET /x', { fn: `f${index}` })))
   const settlement = settle(entries)
   t.equal(settlement.conflicts[0]?.entries.length, 1000)
-  for (let owner = settlement.ownerOf(0); owner !== null; owner = owner.next) if (owner.rivals.length !== 1) t.fail()
+  for (let owner = settlement.owners[0] ?? null; owner !== null; owner = owner.next)
+    if (owner.rivals.length !== 1) t.fail()
 })
 
 t.test(
@@ -71,7 +72,7 @@ t.test(
     const ownerOf = (...names: (keyof typeof claims)[]) => {
       const settlement = settle(names.map(name => claims[name]))
       const { losses, conflicts } = settlement
-      const owner = settlement.ownerOf(0)
+      const owner = settlement.owners[0] ?? null
       const lost = losses.map(({ entry, winner }) => `${nameOf(entry)} to ${nameOf(winner)}`)
       return [owner && nameOf(owner.entry), lost, conflicts.length]
     }
@@ -95,8 +96,8 @@ t.test('[router/route-table.8] claims of one function are one', async t => {
   const settlement = settle(two)
   const { losses, conflicts } = settlement
   t.same([losses, conflicts], [[], []])
-  t.equal(settlement.ownerOf(0)?.entry, two[0])
-  t.equal(settlement.ownerOf(0)?.next, null)
+  t.equal(settlement.owners[0]?.entry, two[0])
+  t.equal(settlement.owners[0]?.next, null)
 })
 
 t.test('[router/route-table.11] a listed route of a version is barred from a URL that is there', async t => {
@@ -104,7 +105,7 @@ t.test('[router/route-table.11] a listed route of a version is barred from a URL
   const get = entryOf(makeClaim('GET /x', { fn: 'get' }))
   const barred = settle([version, get])
   t.equal(barred.barred.get(version), get, 'whatever the methods')
-  t.equal(barred.ownerOf(1), null)
+  t.equal(barred.owners[1], null)
   t.match(
     barred.losses.map(({ entry, winner, methods }) => [nameOf(entry), nameOf(winner), methods]),
     [['v', 'get', ['POST']]],
@@ -113,8 +114,8 @@ t.test('[router/route-table.11] a listed route of a version is barred from a URL
   const own = entryOf(makeClaim('POST /x', { fn: 'v', version: 'v1', source: 'config', hosts: ['b.test'] }))
   const free = settle([own, elsewhere])
   t.equal(free.barred.size, 0, 'for other hosts it is free')
-  t.equal(free.ownerOf(1)?.entry, own)
-  t.equal(settle([version]).ownerOf(1)?.entry, version)
+  t.equal(free.owners[1]?.entry, own)
+  t.equal(settle([version]).owners[1]?.entry, version)
   const address = { ...version, isAddress: true }
   t.equal(settle([address, get]).barred.size, 0, 'an address is its own')
 })
@@ -127,7 +128,7 @@ t.test(
     const settlement = settle([everywhere, some])
     const { losses } = settlement
     const chain = []
-    for (let owner = settlement.ownerOf(0); owner !== null; owner = owner.next)
+    for (let owner = settlement.owners[0] ?? null; owner !== null; owner = owner.next)
       chain.push([nameOf(owner.entry), owner.hosts?.length ?? 0])
     t.same(chain, [
       ['some', 1],
@@ -135,9 +136,9 @@ t.test(
     ])
     t.equal(losses.length, 1, 'for a.test')
     const covered = settle([entryOf(makeClaim('GET /x', { fn: 'c', source: 'config', hosts: ['a.test'] })), some])
-    t.equal(covered.ownerOf(0)?.next, null)
+    t.equal(covered.owners[0]?.next, null)
     const params = settle([entryOf(makeClaim('GET /x/:id', { fn: 'p' }))])
-    t.same([params.ownerOf(0)?.names, settlement.ownerOf(0)?.names], [['id'], null])
+    t.same([params.owners[0]?.names, settlement.owners[0]?.names], [['id'], null])
   },
 )
 
@@ -146,9 +147,9 @@ t.test('[router/route-table.2] a claim that nobody else wants owns its methods, 
   const lone = settle([entry])
   t.same(lone.ownedMethods(entry), ['GET', 'PUT'])
   t.same(lone.ownedMethods(entryOf(makeClaim('GET /x', { fn: 'b' }))), [], 'another entry has nothing of it')
-  t.equal(lone.ownerOf(METHODS.indexOf('POST')), null)
-  const owner = lone.ownerOf(METHODS.indexOf('GET'))
+  t.equal(lone.owners[METHODS.indexOf('POST')], null)
+  const owner = lone.owners[METHODS.indexOf('GET')]
   t.equal(owner?.entry, entry)
-  t.equal(lone.ownerOf(METHODS.indexOf('PUT')), owner)
-  t.equal(lone.ownerOf(METHODS.indexOf('GET')), owner, 'the same at each request')
+  t.equal(lone.owners[METHODS.indexOf('PUT')], owner)
+  t.equal(lone.owners[METHODS.indexOf('GET')], owner, 'the same at each request')
 })

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { createOpenApiStep } from '../../lib/http/openapi-step.ts'
+import { createOpenApiStep } from '../../lib/http/docs-page.ts'
 import { inject } from '../../lib/http/inject.ts'
 import { createGateway } from '../../lib/index.ts'
 import { makeFn } from '../helpers/fn.ts'

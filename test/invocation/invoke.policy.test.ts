@@ -1,5 +1,5 @@
 import t from 'tap'
-import { checkPolicy, isMethodAllowed, toMethodError } from '../../lib/invocation/policy.ts'
+import { checkPolicy, isMethodAllowed, toMethodError } from '../../lib/invocation/invoke.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 t.test('[invocation/admission.13] declared length, adapter and method are checked', async t => {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ASSET_LISTING_MS, ASSET_SETTLE_MS, AssetNames } from '../../lib/assets/folder-look.ts'
+import { ASSET_LISTING_MS, ASSET_SETTLE_MS, AssetNames } from '../../lib/assets/store.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 

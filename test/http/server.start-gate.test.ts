@@ -1,6 +1,5 @@
 import t, { type Test } from 'tap'
-import { HttpServer } from '../../lib/http/server.ts'
-import { MAX_HELD_REQUESTS, MAX_HOLD_MS, StartGate } from '../../lib/http/start-gate.ts'
+import { HttpServer, MAX_HELD_REQUESTS, MAX_HOLD_MS, StartGate } from '../../lib/http/server.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
