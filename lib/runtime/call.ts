@@ -17,21 +17,19 @@ export interface CallHost {
 }
 
 /**
- * Where a call is. It goes from left to right, and back only from `sent` to `waiting`, when a worker ends before it began.
- *
- *   new ─► queued ─► admitted ─► waiting ─► sent ─► running ─► streaming ─► upstream ─► done
- *          for a     has its     for a      to a    in its     its answer   its answer
- *          slot      slot        worker     worker  handler    has begun    is fetched elsewhere
- *
+ * Where a call is. It goes from top to bottom, and back only from `sent` to `waiting`, when a worker ends before it began.
  * `done` is reached from everywhere: the runtime is through with it, it failed, or it was withdrawn.
  */
 export type CallPhase =
   | 'new'
+  /** It waits for a slot; then it has one. */
   | 'queued'
   | 'admitted'
+  /** It waits for a worker; then it was sent to one, and is in the handler. */
   | 'waiting'
   | 'sent'
   | 'running'
+  /** Its answer has begun, or is fetched elsewhere. */
   | 'streaming'
   | 'upstream'
   | 'done'

@@ -13,14 +13,11 @@ const MAX_PATH_CHARS = 64 * 1024
 
 const TYPESCRIPT = /\.[mc]?ts$/
 
-interface CompileAheadOptions {
-  clock: Clock
-  /** Compiles the entry files, full paths. Aborting the signal ends it. */
-  compile(files: readonly string[], signal: AbortSignal): Promise<void>
-}
+/** Compiles entry files, full paths. Aborting the signal ends it. */
+type Compile = (files: readonly string[], signal: AbortSignal) => Promise<void>
 
 export class CompileAhead {
-  readonly #options: CompileAheadOptions
+  readonly #compile: Compile
   /** By full path of the entry file: the signature of the function that was compiled, or is about to be. */
   #known = new Map<string, string>()
   /** Full paths of entry files to compile, in order. */
@@ -29,9 +26,9 @@ export class CompileAhead {
   readonly #timer: Timer
   #running: Promise<void> | null = null
 
-  constructor(options: CompileAheadOptions) {
-    this.#options = options
-    this.#timer = new Timer(options.clock, true)
+  constructor(clock: Clock, compile: Compile) {
+    this.#compile = compile
+    this.#timer = new Timer(clock, true)
   }
 
   /** Takes over a new catalog's functions: those that are new or changed are compiled once it is quiet. */
@@ -68,7 +65,7 @@ export class CompileAhead {
       this.#plan()
     }
     // The rest is compiled when it is called.
-    this.#running = this.#options.compile(this.#takeFiles(), this.#abort.signal).then(next, next)
+    this.#running = this.#compile(this.#takeFiles(), this.#abort.signal).then(next, next)
   }
 
   /** As many as one program takes. */

@@ -93,10 +93,13 @@ export class Dispatcher {
     return this.#sets.get(key)?.serving.workers.length ?? 0
   }
 
+  get #allSets(): WorkerSet[] {
+    return [...this.#sets.values(), ...this.#leaving]
+  }
+
   /** Every worker with its function, those of older versions of its files too. */
-  *workers(): Generator<{ fn: FunctionVersion; worker: Worker }> {
-    for (const sets of [this.#sets.values(), this.#leaving])
-      for (const { fn, workers } of sets) for (const worker of workers) yield { fn, worker }
+  workers(): { fn: FunctionVersion; worker: Worker }[] {
+    return this.#allSets.flatMap(({ fn, workers }) => workers.map(worker => ({ fn, worker })))
   }
 
   /** Growth decisions of the functions that reached the processor limit. */
@@ -107,8 +110,7 @@ export class Dispatcher {
   /** Functions that have workers, and how many, those of older versions of their files too; a key may come twice. */
   *liveWorkers(): Generator<readonly [key: string, workers: number]> {
     for (const { fn } of this.#lent) yield [fn.key, 1]
-    for (const { fn, workers } of this.#sets.values()) if (workers.length > 0) yield [fn.key, workers.length]
-    for (const { fn, workers } of this.#leaving) if (workers.length > 0) yield [fn.key, workers.length]
+    for (const { fn, workers } of this.#allSets) if (workers.length > 0) yield [fn.key, workers.length]
   }
 
   /** Workers of each function by what they do, those of its older versions too: for metrics. */
@@ -119,7 +121,7 @@ export class Dispatcher {
       byKey.set(fn.key, row)
       return row.counts
     }
-    for (const { fn, workers } of [...this.#sets.values(), ...this.#leaving]) {
+    for (const { fn, workers } of this.#allSets) {
       const counts = countsOf(fn)
       for (const worker of workers) counts[worker.activity] += 1
     }
@@ -134,11 +136,6 @@ export class Dispatcher {
       this.#lent.delete(worker)
       this.#sets.get(worker.fn.key)?.watchIdle()
     }
-  }
-
-  #isLent(key: string): boolean {
-    for (const { fn } of this.#lent) if (fn.key === key) return true
-    return false
   }
 
   get lentWorkers(): Iterable<LentWorker> {
@@ -216,7 +213,7 @@ export class Dispatcher {
       runtime.preparer?.prepareAhead(fn)
       if (minWarmOf(fn) > 0) this.warm(fn, minWarmOf(fn))
     }
-    for (const runtime of this.#options.runtimes.values()) if (!used.has(runtime.name)) runtime.rest()
+    for (const runtime of this.#options.runtimes.values()) if (!used.has(runtime.name)) runtime.rest?.()
   }
 
   /** Resolves when every call is over or `timeoutMs` ms have passed; calls that still run then are killed. */
@@ -234,11 +231,11 @@ export class Dispatcher {
   }
 
   #retire(key: string, set: WorkerSet): void {
-    this.#leave(key, set)
+    this.#takeOut(key, set)
     set.retire()
   }
 
-  #leave(key: string, set: WorkerSet): void {
+  #takeOut(key: string, set: WorkerSet): void {
     this.#sets.delete(key)
     this.#stamps.delete(key)
     this.#leaving.add(set)
@@ -253,7 +250,7 @@ export class Dispatcher {
     // A version that was not prepared yet, or half saved, never will be: its calls get the new version instead of an error.
     const waiting = set.takeHeld()
     const older = this.#isMoved(fn) ? null : set.standIn()
-    this.#leave(key, set)
+    this.#takeOut(key, set)
     if (older !== set) set.retire()
     // Also without a call: mistakes are found now, and the older one can end.
     if (older !== null || this.#options.loadsChanged === true) this.#makeSet(fn, older, set.loadError !== null).load()
@@ -326,7 +323,7 @@ export class Dispatcher {
       isFix,
       loads: this.#loads,
       isRetired: current === undefined,
-      isLent: () => this.#isLent(fn.key),
+      isLent: () => [...this.#lent].some(lent => lent.fn.key === fn.key),
       successor: () => this.#successorOf(fn.key),
       spawn: (owner, program) => runtime.spawn(owner, program),
       onEmpty: () => {

@@ -31,7 +31,6 @@ export interface FunctionUser {
 }
 
 interface FunctionUsersOptions {
-  /** Ids that are functions'. */
   range: UidRange
   /** `.svc` in it remembers who is who. */
   functionsRoot: string
@@ -49,21 +48,19 @@ const MAX_NAMED = 5
 
 export class FunctionUsers {
   readonly #options: FunctionUsersOptions
-  readonly #range: UidRange
   readonly #state: OwnFolder
   /** By function key, of this run and earlier ones. */
   readonly #uids: Map<string, number>
   /** Why functions are not served, by key. */
   readonly #refused = new Map<string, string>()
-  /** Made in this run. */
-  readonly #folders = new Map<number, string>()
+  /** Folders of users that were made in this run, by id. */
+  readonly folders = new Map<number, string>()
   /** Which function had the folder of an id last. */
   readonly #dwellers = new Map<number, string>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
 
   constructor(options: FunctionUsersOptions) {
     this.#options = options
-    this.#range = options.range
     this.#state = new OwnFolder(options.functionsRoot, '.svc')
     this.#uids = readState(this.#state)
   }
@@ -77,10 +74,15 @@ export class FunctionUsers {
     const before = JSON.stringify([...this.#uids])
     this.#closeOwnFolders()
     this.#functions = functions
-    // Owners first: an id that owns a folder must not be chosen for another function.
     const held = new Set<number>()
-    const rest = [...functions.values()].filter(fn => !this.#takeOwner(fn, held))
-    for (const { key } of rest) this.#settle(key, held)
+    const others: string[] = []
+    // Owners first: an id that owns a folder must not be chosen for another function.
+    for (const fn of functions.values()) {
+      const owner = this.#findOwner(fn)
+      if (owner === null) others.push(fn.key)
+      else this.#assign(fn.key, owner, held)
+    }
+    for (const key of others) this.#settle(key, held)
     const warnings = this.#checkFiles()
     if (JSON.stringify([...this.#uids]) !== before) warnings.push(...this.#write())
     return warnings
@@ -91,14 +93,16 @@ export class FunctionUsers {
     return this.#refused.get(key) ?? null
   }
 
-  /** Its user and group id. @throws Error when none is left */
-  idOf(fn: FunctionVersion): number {
-    return this.#uids.get(fn.key) ?? this.#settleLate(fn.key)
-  }
-
-  /** Folders of users that were made, by id. */
-  get folders(): ReadonlyMap<number, string> {
-    return this.#folders
+  /** User and group id of a function. @throws Error when none is left */
+  idOf(key: string): number {
+    const known = this.#uids.get(key)
+    if (known !== undefined) return known
+    // One may be free since the files were read: the last worker of a function that is gone has ended.
+    const held = new Set([...this.#functions.keys()].flatMap(one => this.#uids.get(one) ?? []))
+    const uid = this.#settle(key, held)
+    if (uid !== null) return uid
+    const { first, last } = this.#options.range
+    throw new Error(`no user id is left for this function: FN_ISOLATION_UIDS gives functions ${first}-${last}`)
   }
 
   /** Functions of a user. */
@@ -117,13 +121,16 @@ export class FunctionUsers {
    * @param program - full path of a compiled function's program; null for others
    * @throws Error with a message for people
    */
-  userOf(fn: FunctionVersion, sockets: string, program: string | null = null): FunctionUser {
-    const uid = this.idOf(fn)
+  userOf({ key }: FunctionVersion, sockets: string, program: string | null = null): FunctionUser {
+    const uid = this.idOf(key)
     const own = userFolder(sockets, uid)
-    if (this.#moveIn(uid, fn.key)) removeAsUser(own, uid)
-    if (!this.#folders.has(uid) || !own.isThere()) {
+    const dweller = this.#dwellers.get(uid) ?? key
+    this.#dwellers.set(uid, key)
+    // It has its id from a function that is gone, and must find nothing of that one.
+    if (dweller !== key && !this.#functions.has(dweller)) removeAsUser(own, uid)
+    if (!this.folders.has(uid) || !own.isThere()) {
       makeUserFolder(own, uid)
-      this.#folders.set(uid, own.path)
+      this.folders.set(uid, own.path)
     }
     if (program !== null) openBuild(program, uid)
     return { uid, folder: own.path, limits: this.#options.limits }
@@ -135,7 +142,7 @@ export class FunctionUsers {
    * @throws Error when no id is left
    */
   toolUserOf(key: string): ToolUser {
-    const user = new ToolUser(this.#state, this.#uids.get(key) ?? this.#settleLate(key), this.#options.signals)
+    const user = new ToolUser(this.#state, this.idOf(key), this.#options.signals)
     const before = user.dweller
     // Caches of a function that is gone; functions of one closed folder share a user.
     if (before !== null && this.#uids.get(before) !== user.uid) user.remove(user.folder)
@@ -150,22 +157,7 @@ export class FunctionUsers {
     }
   }
 
-  /** True for a function that has its id from one that is gone: it must find nothing of that one in its folder. */
-  #moveIn(uid: number, key: string): boolean {
-    const before = this.#dwellers.get(uid) ?? key
-    this.#dwellers.set(uid, key)
-    return before !== key && !this.#functions.has(before)
-  }
-
-  /** True for a function whose files are a user's or group's of the range: it runs as that one, added to `held`. */
-  #takeOwner(fn: FunctionVersion, held: Set<number>): boolean {
-    const owner = this.#findOwner(fn)
-    if (owner === null) return false
-    this.#uids.set(fn.key, owner)
-    held.add(owner)
-    return true
-  }
-
+  /** The user or group of the range that its files belong to. */
   #findOwner({ entryPath }: FunctionVersion): number | null {
     for (let path = entryPath; path.startsWith(this.#options.functionsRoot); path = dirname(path)) {
       const stats = lstatSync(path, { throwIfNoEntry: false })
@@ -176,34 +168,28 @@ export class FunctionUsers {
     return null
   }
 
-  /** @param held - ids that are another function's already; the one chosen is added */
-  #settle(key: string, held: Set<number>): number | null {
-    let uid = this.#uids.get(key) ?? null
-    if (uid === null || !this.#isInRange(uid) || held.has(uid)) {
-      this.#uids.delete(key)
-      uid = this.#free(key) ?? this.#reclaim(held)
-    }
-    if (uid === null) return null
+  #assign(key: string, uid: number, held: Set<number>): number {
     this.#uids.set(key, uid)
     held.add(uid)
     return uid
   }
 
-  /** An id that became free since the files were read: the last worker of a function that is gone has ended. */
-  #settleLate(key: string): number {
-    const held = new Set([...this.#functions.keys()].flatMap(key => this.#uids.get(key) ?? []))
-    const uid = this.#settle(key, held)
-    if (uid !== null) return uid
-    const { first, last } = this.#range
-    throw new Error(`no user id is left for this function: FN_ISOLATION_UIDS gives functions ${first}-${last}`)
+  /** @param held - ids that are another function's already; the one chosen is added */
+  #settle(key: string, held: Set<number>): number | null {
+    const known = this.#uids.get(key)
+    if (known !== undefined && this.#isInRange(known) && !held.has(known)) return this.#assign(key, known, held)
+    this.#uids.delete(key)
+    const uid = this.#findFree(key) ?? this.#reclaim(held)
+    return uid === null ? null : this.#assign(key, uid, held)
   }
 
   #isInRange(uid: number): boolean {
-    return uid >= this.#range.first && uid <= this.#range.last
+    const { first, last } = this.#options.range
+    return uid >= first && uid <= last
   }
 
-  #free(key: string): number | null {
-    const { first, last } = this.#range
+  #findFree(key: string): number | null {
+    const { first, last } = this.#options.range
     const size = last - first + 1
     const taken = new Set(this.#uids.values())
     if (taken.size >= size) return null
@@ -227,8 +213,8 @@ export class FunctionUsers {
   }
 
   #checkFiles(): Warning[] {
-    const { functionsRoot } = this.#options
-    const files = new FunctionFiles(this.#range, functionsRoot, this.#functions.values())
+    const { functionsRoot, range } = this.#options
+    const files = new FunctionFiles(range, functionsRoot, this.#functions.values())
     const warnings: Warning[] = []
     this.#refused.clear()
     for (const fn of this.#functions.values()) {
@@ -263,14 +249,15 @@ export class FunctionUsers {
 
   #toOpenWarning(fn: FunctionVersion, uid: number, open: readonly OpenPath[]): Warning {
     const { functionsRoot, files } = this.#options
-    const named = open.slice(0, MAX_NAMED).map(({ path, mode }) => `${toShown(path, functionsRoot)} (${toOctal(mode)})`)
+    const shown = open.map(({ path }) => toShown(path, functionsRoot))
+    const named = open.slice(0, MAX_NAMED).map(({ mode }, at) => `${shown[at]} (${toOctal(mode)})`)
     const more = open.length > MAX_NAMED ? ` and ${open.length - MAX_NAMED} more` : ''
     const what = `other functions can read ${named.join(', ')}${more}`
-    const shown = open.map(({ path }) => toShown(path, functionsRoot))
     const hint = `in the functions root: ${toCloseCommand(shown, uid)}`
-    if (files !== 'warn') this.#refused.set(fn.key, `not served with FN_ISOLATION=user: ${what}; ${hint}`)
-    const message = `${what}${files === 'warn' ? '' : `: ${fn.entryFile} is not served`}`
-    return { code: 'ISOLATION_READABLE', path: shown[0]!, message, hint }
+    const warning = { code: 'ISOLATION_READABLE', path: shown[0]!, hint }
+    if (files === 'warn') return { ...warning, message: what }
+    this.#refused.set(fn.key, `not served with FN_ISOLATION=user: ${what}; ${hint}`)
+    return { ...warning, message: `${what}: ${fn.entryFile} is not served` }
   }
 
   #write(): Warning[] {
@@ -348,44 +335,30 @@ export function removeUserFolders(sockets: OwnFolder): void {
   }
 }
 
-// Ends what a function's user left behind when one of its workers has ended.
-
+/** Ends what users of functions left behind when one of their workers has ended. */
 export class UserProcesses {
-  /** By user id: the work under way, and whether it is done once more. */
-  readonly #ending = new Map<number, { isAsked: boolean; done: Promise<void> }>()
-  readonly #signals: Pick<UserSignals, 'endOrphans' | 'killGroup'>
+  readonly #signals: Pick<UserSignals, 'endOrphans'>
+  /** Users of workers that have ended since the last turn for them began. */
+  readonly #left = new Set<number>()
+  readonly #turns = new Map<number, Promise<void>>()
 
-  constructor(signals: Pick<UserSignals, 'endOrphans' | 'killGroup'>) {
+  constructor(signals: Pick<UserSignals, 'endOrphans'>) {
     this.#signals = signals
   }
 
-  /** Kills the process group of a worker whose daemon is gone. */
-  killGroup(uid: number, pid: number): void {
-    this.#signals.killGroup(uid, pid)
-  }
-
-  /** A worker has ended. */
+  /** A worker has ended. Those that end while it goes on share one more turn. */
   leave(uid: number): void {
-    const ending = this.#ending.get(uid)
-    if (ending !== undefined) ending.isAsked = true
-    else {
-      const turn = { isAsked: true, done: Promise.resolve() }
-      this.#ending.set(uid, turn)
-      turn.done = this.#run(uid, turn)
-    }
+    this.#left.add(uid)
+    if (!this.#turns.has(uid)) this.#turns.set(uid, this.#run(uid))
   }
 
-  /** Those that end while it goes on share one more turn. */
-  async #run(uid: number, turn: { isAsked: boolean }): Promise<void> {
-    while (turn.isAsked) {
-      turn.isAsked = false
-      await this.#signals.endOrphans(uid)
-    }
-    this.#ending.delete(uid)
+  async #run(uid: number): Promise<void> {
+    while (this.#left.delete(uid)) await this.#signals.endOrphans(uid)
+    this.#turns.delete(uid)
   }
 
   /** Resolves when nothing is being ended. */
   async settle(): Promise<void> {
-    await Promise.all([...this.#ending.values()].map(({ done }) => done))
+    await Promise.all(this.#turns.values())
   }
 }

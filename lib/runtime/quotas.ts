@@ -40,13 +40,11 @@ interface TempQuotaOptions {
   limitMb: number
   signals: Pick<UserSignals, 'signal'>
   /** Users with a folder, by id; the folder's full path. */
-  folders(): ReadonlyMap<number, string>
+  folders: ReadonlyMap<number, string>
   /** @param usedMb - null when they could not be measured in time */
   onExceeded(uid: number, usedMb: number | null): void
-  /** Size of a folder in KiB; null when it cannot be measured. */
-  measure?(uid: number, folder: string): Promise<number | null>
-  /** Deletes the temporary files of a user. */
-  empty?(uid: number, folder: string): Promise<void>
+  /** Runs a script on a folder as its user. @returns what it writes; null when it cannot run */
+  run?(uid: number, script: string, args: readonly string[]): Promise<string | null>
 }
 
 /** Measures the temporary files of functions, one after the other, for as long as the gateway runs. */
@@ -56,7 +54,7 @@ export class TempQuota {
   #isClosed = false
 
   constructor(options: TempQuotaOptions) {
-    this.#options = { measure, empty, ...options }
+    this.#options = { run: runAsUser, ...options }
     this.#timer = new Timer(options.clock, true)
     this.#plan()
   }
@@ -71,33 +69,21 @@ export class TempQuota {
   }
 
   async #look(): Promise<void> {
-    for (const [uid, folder] of [...this.#options.folders()]) {
+    for (const [uid, folder] of [...this.#options.folders]) {
       if (this.#isClosed) return
       await this.#check(uid, join(folder, 'tmp'))
     }
   }
 
   async #check(uid: number, folder: string): Promise<void> {
-    const { clock, limitMb, signals, measure, empty, onExceeded } = this.#options
-    const measured = await within(
-      clock,
-      MEASURE_LIMIT_MS,
-      measure(uid, folder).then(usedKib => ({ usedKib })),
-    )
+    const { clock, limitMb, signals, run, onExceeded } = this.#options
+    const measuring = run(uid, MEASURE, [folder]).then(text => ({ usedMb: Number(text ?? 0) / 1024 }))
+    const measured = await within(clock, MEASURE_LIMIT_MS, measuring)
     // One that cannot be measured is within its limit, and one that takes too long is not.
-    if (this.#isClosed || (measured !== null && (measured.usedKib ?? 0) <= limitMb * 1024)) return
+    if (this.#isClosed || (measured !== null && measured.usedMb <= limitMb)) return
     // Deleted files that are open take up space as well.
     await signals.signal(uid, [['KILL', -1]])
-    await empty(uid, folder)
-    onExceeded(uid, measured === null ? null : Math.ceil(measured.usedKib! / 1024))
+    await run(uid, EMPTY, [folder])
+    onExceeded(uid, measured && Math.ceil(measured.usedMb))
   }
-}
-
-async function measure(uid: number, folder: string): Promise<number | null> {
-  const text = await runAsUser(uid, MEASURE, [folder])
-  return text === null || text.trim() === '' ? null : Number(text)
-}
-
-async function empty(uid: number, folder: string): Promise<void> {
-  await runAsUser(uid, EMPTY, [folder])
 }

@@ -40,13 +40,13 @@ function toCatalog(entries: Record<string, string>): Map<string, FunctionVersion
 function makeBed() {
   const clock = new FakeClock()
   const runs: { files: readonly string[]; signal: AbortSignal; end: (error?: Error) => void }[] = []
-  const ahead = new CompileAhead({
+  const ahead = new CompileAhead(
     clock,
-    compile: (files, signal) =>
+    (files, signal) =>
       new Promise((resolve, reject) =>
         runs.push({ files, signal, end: error => (error === undefined ? resolve() : reject(error)) }),
       ),
-  })
+  )
   return { clock, runs, ahead }
 }
 
