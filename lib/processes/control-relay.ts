@@ -53,7 +53,8 @@ export class ControlRelay {
         },
       }
     }
-    const headers = [...withoutId(req.rawHeaders), 'X-Request-Id', exchange.id]
+    // The client's own id is in the exchange's, when it is one.
+    const headers = [...pick(req.rawHeaders, name => name !== 'x-request-id'), 'X-Request-Id', exchange.id]
     const ask: ControlAsk = { method, url: exchange.target, headers, address: connection.address, hasBody }
     this.#link.send(KIND.start, id, JSON.stringify(ask))
   }
@@ -128,25 +129,16 @@ function cutOff(): GatewayError {
   return new GatewayError('INTERNAL', 'answer was cut off')
 }
 
-/** The client's own id is in the exchange's, when it is one. */
-function withoutId(rawHeaders: readonly string[]): string[] {
-  const kept: string[] = []
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]!.toLowerCase() !== 'x-request-id') kept.push(rawHeaders[i]!, rawHeaders[i + 1]!)
-  }
-  return kept
+/** Of names and values in turn, those whose name is kept. */
+function pick(headers: readonly string[], isKept: (name: string) => boolean): string[] {
+  return headers.filter((_, at) => isKept(headers[at - (at % 2)]!.toLowerCase()))
 }
 
 function readHead(header: string, keepsLength: boolean): { status: number; headers: string[]; length: number | null } {
   const { status, headers } = parseHeader(header) as { status: number; headers: string[] }
-  const kept: string[] = []
-  let length: number | null = null
-  for (let i = 0; i + 1 < headers.length; i += 2) {
-    const name = headers[i]!.toLowerCase()
-    if (name === 'content-length') length = Number(headers[i + 1])
-    if (!OWN_HEADERS.has(name) || (keepsLength && name === 'content-length')) kept.push(headers[i]!, headers[i + 1]!)
-  }
-  return { status, headers: kept, length }
+  const [, length = null] = pick(headers, name => name === 'content-length')
+  const isKept = (name: string): boolean => !OWN_HEADERS.has(name) || (keepsLength && name === 'content-length')
+  return { status, headers: pick(headers, isKept), length: length === null ? null : Number(length) }
 }
 
 // Requests of acceptors for `/_fn` and `/console`, in the first process: answered as if they had come in here.

@@ -82,7 +82,7 @@ function checkTrust({ isolation, runtimeSecret }: Settings, listen: string): voi
     )
 }
 
-function toContext({ certFile, keyFile }: { certFile: string; keyFile: string }): tls.SecureContext {
+function toContext({ certFile, keyFile }: NonNullable<RemoteDaemonOptions['tls']>): tls.SecureContext {
   try {
     return tls.createSecureContext({ cert: readFileSync(certFile), key: readFileSync(keyFile), minVersion: 'TLSv1.2' })
   } catch (error) {

@@ -92,16 +92,19 @@ export class WorkerRelay {
     local.write(rest)
     peer.socket.pipe(local)
     if (map.isSame) local.pipe(peer.socket)
-    else local.pipe(toRenaming(map, header, error => local.destroy(error))).pipe(peer.socket)
+    else {
+      const renaming = createRenaming(map, header)
+      renaming.on('error', error => local.destroy(error))
+      local.pipe(renaming).pipe(peer.socket)
+    }
   }
 }
 
 /** Frames of a worker as they come, with its files named as the gateway knows them. */
-function toRenaming(map: PathMap, start: Record<string, unknown>, onError: (error: Error) => void): Transform {
+function createRenaming(map: PathMap, start: Record<string, unknown>): Transform {
   const { max_body_bytes: most } = (start.context ?? {}) as { max_body_bytes?: unknown }
-  const put = (frame: Buffer): void => void renaming.push(frame)
   const reader = new FrameReader(
-    (kind, id, header, body) => put(encodeFrame(kind, id, rename(map, kind, header), body)),
+    (kind, id, header, body) => renaming.push(encodeFrame(kind, id, rename(map, kind, header), body)),
     typeof most === 'number' ? most : 0,
   )
   const renaming = new Transform({
@@ -110,12 +113,10 @@ function toRenaming(map: PathMap, start: Record<string, unknown>, onError: (erro
         reader.push(chunk)
         done()
       } catch (error) {
-        onError(error as Error)
         done(error as Error)
       }
     },
   })
-  renaming.on('error', () => {})
   return renaming
 }
 

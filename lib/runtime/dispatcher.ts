@@ -11,6 +11,7 @@ import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import { toMaxActive } from '../core/transitions.ts'
+import type { FunctionUsers } from './function-users.ts'
 import { systemProcessors } from './growth.ts'
 import type { Runtime } from './runtime.ts'
 import { LoadTurns, type OlderSet } from './backlog.ts'
@@ -18,19 +19,12 @@ import type { Worker } from './worker.ts'
 import { type FunctionEvents, WorkerSet } from './worker-set.ts'
 import { isSameVersion } from '../core/versions.ts'
 
-/** As whom functions run, where that is not all the same. */
-interface Tenancy {
-  /** Why a function is not served; null when it is. */
-  refusalOf(fn: FunctionVersion): string | null
-  /** Text that differs when workers started before must not serve it any more. */
-  stampOf(fn: FunctionVersion): string
-}
-
 interface DispatcherOptions extends FunctionEvents {
   clock: Clock
   /** The enabled runtimes; one may be added later. */
   runtimes: ReadonlyMap<RuntimeName, Runtime>
-  tenancy: Tenancy | null
+  /** As whom functions run; null where that is all the same. */
+  tenancy: Pick<FunctionUsers, 'refusalOf' | 'stampOf'> | null
   /** True loads changed functions at once, also those without a worker: in development mistakes are shown at the save. */
   loadsChanged?: boolean
 }
@@ -84,8 +78,11 @@ export class Dispatcher {
 
   /** Starts workers until the function has `count` of them. */
   warm(fn: FunctionVersion, count: number): void {
-    if (this.#isClosing || !this.#options.runtimes.has(fn.runtime) || this.#refusalOf(fn) !== null) return
-    this.setOf(fn).warm(count)
+    if (!this.#isClosing && this.#isServable(fn)) this.setOf(fn).warm(count)
+  }
+
+  #isServable(fn: FunctionVersion): boolean {
+    return this.#options.runtimes.has(fn.runtime) && this.#refusalOf(fn) === null
   }
 
   /** Live workers of one function, those that are starting too: for records, debug headers and tests. */
@@ -201,8 +198,7 @@ export class Dispatcher {
       // The mistake may be in a file that it never came to load.
       else if (set.loadError !== null) set.load()
     }
-    for (const fn of changed)
-      if (this.#options.runtimes.has(fn.runtime) && this.#refusalOf(fn) === null) this.setOf(fn).load()
+    for (const fn of changed) if (this.#isServable(fn)) this.setOf(fn).load()
     const used = new Set<RuntimeName>()
     for (const fn of functions.values()) {
       const runtime = this.#options.runtimes.get(fn.runtime)

@@ -7,8 +7,16 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Semaphore } from '../core/semaphore.ts'
-import { type CallHost, OpenCalls, type RuntimeCall, StreamWindow } from './call.ts'
-import { toBrokenContract, toDeath, toRuntimeError, toTimeout } from './runtime-error.ts'
+import {
+  type CallHost,
+  OpenCalls,
+  type RuntimeCall,
+  StreamWindow,
+  toBrokenContract,
+  toDeath,
+  toRuntimeError,
+  toTimeout,
+} from './call.ts'
 
 /** Milliseconds a worker has to obey a `cancel` before it is killed. */
 export const CANCEL_GRACE_MS = 50

@@ -3,7 +3,7 @@ import { chmodSync, chownSync, existsSync, mkdirSync, writeFileSync } from 'node
 import t, { type Test } from 'tap'
 import { createGateway } from '../../lib/index.ts'
 import { UserSignals } from '../../lib/files/user-signals.ts'
-import { MEASURE_LIMIT_MS, TEMP_LOOK_MS, TempQuota, toLimits } from '../../lib/runtime/quotas.ts'
+import { MEASURE_LIMIT_MS, TEMP_LOOK_MS, TempQuota, toLimits } from '../../lib/runtime/function-users.ts'
 import { Guard } from '../../runtimes/daemon/guard.mjs'
 import { FakeClock } from '../helpers/clock.ts'
 import { injectBuilt, shareCrates } from '../helpers/compiled.ts'
