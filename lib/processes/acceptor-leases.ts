@@ -33,7 +33,6 @@ export class Lease {
   readonly set: WorkerSet
   /** Slots; 0 for as many as come. */
   readonly slots: number
-  /** Calls that run on it. */
   active = 0
   isOver = false
   /** Monotonic ms. */
@@ -56,7 +55,6 @@ interface AcceptorLeasesOptions {
   /** Memory for bodies on their way from workers to clients. */
   pool: BytePool
   workers: RemoteWorkers
-  /** Processes of the gateway. */
   processes: number
   post: (message: FromAcceptor) => void
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
@@ -149,7 +147,6 @@ export class AcceptorLeases {
     return [...this.#leases.values()].map(({ id, active }) => [id, active] as const)
   }
 
-  /** Ends every worker. */
   close(): void {
     for (const lease of this.#leases.values()) this.#end(lease)
     for (const set of this.#leaving) set.close()

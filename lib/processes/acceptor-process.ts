@@ -10,7 +10,14 @@ import type { Socket } from 'node:net'
 import { type Clock, within } from '../core/clock.ts'
 import { MAX_BODY_BYTES } from '../core/limits.ts'
 import { AcceptorDoor, type AcceptorDoorDeps } from './call-relay.ts'
-import { type AdoptMessage, type BeginMessage, type FromAcceptor, Link, type ToAcceptor } from './link.ts'
+import {
+  type AdoptMessage,
+  type BeginMessage,
+  type FromAcceptor,
+  Link,
+  type LinkEvents,
+  type ToAcceptor,
+} from './link.ts'
 
 /** Descriptors of an acceptor: its messages, its line, then the sockets to listen on. */
 export const LINE_FD = 4
@@ -24,12 +31,10 @@ const MAX_REASON_CHARS = 300
 export interface AcceptorProcessOptions {
   clock: Clock
   door: AcceptorDoorDeps
-  /** Program of an acceptor. */
   entry: string
   /** Descriptors, in this process, of the sockets to listen on. */
   sockets: readonly number[]
   begin: Omit<BeginMessage, 'kind' | 'fds'>
-  onServing(): void
   /** Access lines, each with a line end; valid during the call only. */
   onLines(bytes: Buffer): void
   onMessage(message: FromAcceptor): void
@@ -67,21 +72,17 @@ export class AcceptorProcess {
       const end = signal === null ? `exited with code ${code}` : `ended by ${signal}`
       this.#finish(this.#lastLine === '' ? end : `${end}: ${this.#lastLine}`)
     })
-    const line = this.#child.stdio[LINE_FD] as Socket
-    this.#link = new Link(
-      line,
-      {
-        onFrame: (kind, id, header, body) => {
-          if (id === 0) options.onLines(body)
-          else this.#door.handleFrame(kind, id, header, body)
-        },
-        // One that closes ends its line first, and may still send messages.
-        onLost: () => {
-          if (!this.#isClosing) this.kill()
-        },
+    const events: LinkEvents = {
+      onFrame: (kind, id, header, body) => {
+        if (id === 0) options.onLines(body)
+        else this.#door.handleFrame(kind, id, header, body)
       },
-      MAX_BODY_BYTES,
-    )
+      // One that closes ends its line first, and may still send messages.
+      onLost: () => {
+        if (!this.#isClosing) this.kill()
+      },
+    }
+    this.#link = new Link(this.#child.stdio[LINE_FD] as Socket, events, MAX_BODY_BYTES)
     this.#door = new AcceptorDoor(options.door, this.#link)
     const fds = sockets.map((_, at) => FIRST_SOCKET_FD + at)
     this.post({ kind: 'begin', ...begin, fds })
@@ -138,21 +139,16 @@ export class AcceptorProcess {
   }
 
   #handle(message: FromAcceptor): void {
-    const { onServing, onMessage } = this.#options
-    if (message.kind === 'serving') {
-      this.isServing = true
-      onServing()
-    } else if (message.kind === 'adopted') this.#settle(`adopted ${message.generation}`)
-    else {
-      try {
-        onMessage(message)
-      } catch (error) {
-        // An unknown message breaks the protocol, as on its line.
-        this.#lastLine = (error as Error).message.slice(0, MAX_REASON_CHARS)
-        this.kill()
-      }
-      if (message.kind === 'counts') this.#settle(`counts ${message.id}`)
+    if (message.kind === 'serving') this.isServing = true
+    try {
+      this.#options.onMessage(message)
+    } catch (error) {
+      // An unknown message breaks the protocol, as on its line.
+      this.#lastLine = (error as Error).message.slice(0, MAX_REASON_CHARS)
+      this.kill()
     }
+    if (message.kind === 'adopted') this.#settle(`adopted ${message.generation}`)
+    else if (message.kind === 'counts') this.#settle(`counts ${message.id}`)
   }
 
   #finish(reason: string): void {

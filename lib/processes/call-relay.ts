@@ -269,7 +269,6 @@ export class AcceptorDoor {
     this.link = link
   }
 
-  /** Calls and requests of the acceptor that are open here. */
   get open(): number {
     return this.#open.size
   }

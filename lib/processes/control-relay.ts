@@ -13,7 +13,6 @@ import type { HttpHandler } from '../http/public.ts'
 import { KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
 import type { Line } from './link.ts'
 
-/** A request as the first process gets it. */
 interface ControlAsk {
   method: string
   url: string

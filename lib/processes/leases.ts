@@ -23,7 +23,6 @@ const RECALL_TIMEOUT_MS = 1000
 /** Milliseconds for which a function that was recalled is not leased again: first, largest, doubled each time. */
 const REST_MS = { first: 1000, max: 60_000 } as const
 
-/** An acceptor as leases see it. */
 export interface Lessee {
   post(message: ToAcceptor): void
 }
@@ -182,7 +181,6 @@ export class LentWorkers {
     this.#options = options
   }
 
-  /** Workers that live. */
   get size(): number {
     return this.#kills.size
   }

@@ -16,7 +16,7 @@ const FLUSH_FRAMES = 8
 /** Largest piece of a streamed body in one frame. */
 const PIECE_BYTES = 128 * 1024
 
-interface LinkEvents {
+export interface LinkEvents {
   onFrame(kind: Kind, id: number, header: string, body: Buffer): void
   /** The other process is gone, or broke the protocol. Called once, not after `close`. */
   onLost(reason: string): void
@@ -186,7 +186,6 @@ export function fromFactsHeader(header: string): CallFacts {
 
 // Messages between the first process and an acceptor beside calls. Data that the structured clone takes.
 
-/** The outcome of upstream requests. */
 export type EdgeResult = 'answered' | 'failed' | 'refused' | 'left'
 
 /** A tree as the first process has read it. */
@@ -217,7 +216,6 @@ export interface LeaseMessage {
   key: string
   /** 0 for an unlimited function. */
   slots: number
-  /** Its prepared program. */
   program: string | null
   /** JSON text of its workers' `start` frame. */
   header: string
@@ -242,7 +240,6 @@ export type ToAcceptor =
   | { kind: 'drain' }
   | { kind: 'close'; timeoutMs: number }
 
-/** A call that a report is about. */
 interface ReportedCall {
   id: string
   trace: string

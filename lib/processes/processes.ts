@@ -38,7 +38,6 @@ interface ProcessesOptions {
   controlPaths: readonly EndpointPath[]
   /** Fronts beside this process. */
   count: number
-  /** Program of an acceptor. */
   entry: string
   door: Omit<AcceptorDoorDeps, 'findFunction' | 'journal'>
   journal: Journal
@@ -101,7 +100,6 @@ export class Processes {
     return 1 + this.#places.filter(({ acceptor }) => acceptor?.isServing === true).length
   }
 
-  /** The acceptors that live. */
   get acceptors(): { pid: number; isServing: boolean; connections: number; startedAt: number }[] {
     return this.#places.flatMap(({ acceptor, connections, startedAt }) =>
       acceptor?.pid == null ? [] : [{ pid: acceptor.pid, isServing: acceptor.isServing, connections, startedAt }],
@@ -139,7 +137,6 @@ export class Processes {
     await Promise.all(this.#places.map(({ acceptor }) => acceptor?.count()))
   }
 
-  /** The gateway stops: answers say so. */
   drain(): void {
     this.#isDraining = true
     this.#post({ kind: 'drain' })
@@ -170,9 +167,6 @@ export class Processes {
       entry,
       sockets: this.#sockets,
       begin: { settings, controlPaths, addresses: addresses(), wantsRequests, processes, tree: this.#tree! },
-      onServing: () => {
-        if (this.#isDraining) acceptor.post({ kind: 'drain' })
-      },
       onLines: bytes => journal.requestLines(bytes, line => toLineRecord(line, this.#functions)),
       onMessage: message => this.#handle(place, acceptor, lent, message),
       onEnd: reason => {
@@ -194,6 +188,9 @@ export class Processes {
   #handle(place: Place, acceptor: AcceptorProcess, lent: LentWorkers, message: FromAcceptor): void {
     const { journal, metrics, edgeResults } = this.#options
     switch (message.kind) {
+      case 'serving':
+        if (this.#isDraining) acceptor.post({ kind: 'drain' })
+        return
       case 'counts':
         if (message.counts !== null) metrics.add(message.counts)
         if (message.edge !== null) addTo(edgeResults, message.edge)

@@ -29,7 +29,6 @@ export function endWith(socket: net.Socket, code: 'start' | 'protocol', message:
   socket.end(encodeFrame(KIND.error, 0, JSON.stringify({ code, message }), null), () => socket.destroy())
 }
 
-/** A gateway's connection, proved. */
 export interface Peer extends Role {
   socket: net.Socket
   /** Bytes that it sent already. */

@@ -201,9 +201,7 @@ class ListeningDaemon implements RemoteDaemon {
 
 interface RelaysOptions {
   clock: Clock
-  /** Full path of the functions folder. */
   root: string
-  /** The daemon process. */
   health(): SocketHealth
   content(): Promise<FolderContent | null>
   toStart(header: Header): Promise<Header>
@@ -226,7 +224,6 @@ export class Relays {
     else this.#addWorker(peer)
   }
 
-  /** @param reason - for every gateway */
   close(reason: string): void {
     for (const control of this.#controls) control.close(reason)
   }
@@ -286,7 +283,6 @@ type Header = Record<string, unknown>
 
 interface StartPreparerOptions {
   runtime: RuntimeName
-  /** Full path of the functions folder. */
   root: string
   clock: Clock
   /** Null for a runtime whose functions need nothing. */
@@ -295,7 +291,6 @@ interface StartPreparerOptions {
   find(key: string): FunctionVersion | undefined
   /** True when its files are not what was read. */
   isChanged(fn: FunctionVersion): boolean
-  /** Reads the tree again. */
   reload(): Promise<void>
 }
 

@@ -186,9 +186,7 @@ const MAX_ID = 0xffffffff
 
 export class OpenCalls {
   size = 0
-  /** Calls that were ever added. */
   total = 0
-  /** The oldest. */
   first: RuntimeCall | null = null
   /** Number of calls without a waiting client, and how many of those are past their deadline. */
   left = 0

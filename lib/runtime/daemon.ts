@@ -45,7 +45,6 @@ type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
 export class Daemon {
   readonly index: number
   state: DaemonState = 'idle'
-  /** Why it is in this state, in words. */
   reason = 'not started: no functions'
   uri: string
   info: DaemonInfo | null = null
@@ -82,7 +81,6 @@ export class Daemon {
     return { pid: this.#child?.pid ?? null, restarts: Math.max(0, this.#timesUp - 1), upSince }
   }
 
-  /** Starts it when it was not yet needed. */
   ensureStarted(): void {
     if (this.state === 'idle') this.#attempt()
   }
@@ -132,7 +130,6 @@ export class Daemon {
     )
   }
 
-  /** Ends the daemon with its workers. */
   async close(): Promise<void> {
     if (this.state === 'closed') return
     this.#timer.clear()
@@ -432,7 +429,6 @@ export class WorkerRecords {
     return record
   }
 
-  /** Reports the end, once. */
   end(id: string, exit: WorkerExit): void {
     const record = this.#live.get(id)
     this.#live.delete(id)
@@ -467,7 +463,6 @@ export class ReadyWorkers {
     return this.#workers.size
   }
 
-  /** Connects to it. */
   add(offer: OfferedWorker): void {
     const { worker, uri, takesProgram } = offer
     if (this.#workers.size >= MAX_READY || this.#workers.has(worker) || !uri.startsWith('unix:')) {
@@ -519,11 +514,9 @@ export interface SocketHealth {
   reason: string
 }
 
-/** How to start a daemon process. */
 export interface Launch {
   command: string
   args: readonly string[]
-  /** The whole environment. */
   env: Readonly<Record<string, string>>
   cwd: string
   /** Steps of priority below this process. */
@@ -532,7 +525,6 @@ export interface Launch {
   uri: string
 }
 
-/** A worker that is asked for. */
 export interface StartRequest {
   /** Of the daemon's `start` frame. */
   fields: { key: string; entry: string }
@@ -546,7 +538,6 @@ export interface StartRequest {
   mayBeReady: boolean
 }
 
-/** An event of a daemon, for logs. */
 export interface DaemonEvent {
   runtime: RuntimeName
   /** 0 where it is none of them alone. */

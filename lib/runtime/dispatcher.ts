@@ -21,7 +21,6 @@ import { isSameVersion } from '../core/versions.ts'
 
 interface DispatcherOptions extends FunctionEvents {
   clock: Clock
-  /** The enabled runtimes; one may be added later. */
   runtimes: ReadonlyMap<RuntimeName, Runtime>
   /** As whom functions run; null where that is all the same. */
   tenancy: Pick<FunctionUsers, 'refusalOf' | 'stampOf'> | null
@@ -29,7 +28,6 @@ interface DispatcherOptions extends FunctionEvents {
   loadsChanged?: boolean
 }
 
-/** How many workers a function has of each kind. */
 interface FunctionWorkers {
   fn: FunctionVersion
   counts: Record<Worker['activity'] | 'lent', number>
@@ -39,7 +37,6 @@ interface FunctionWorkers {
 export interface LentWorker {
   fn: FunctionVersion
   socketIndex: number
-  /** Null where it is not known. */
   pid: number | null
   /** Monotonic ms. */
   startedAt: number
@@ -76,7 +73,6 @@ export class Dispatcher {
     return this.#sets.get(fn.key) ?? this.#makeSet(fn)
   }
 
-  /** Starts workers until the function has `count` of them. */
   warm(fn: FunctionVersion, count: number): void {
     if (!this.#isClosing && this.#isServable(fn)) this.setOf(fn).warm(count)
   }
@@ -139,7 +135,6 @@ export class Dispatcher {
     return this.#lent
   }
 
-  /** True when a worker of the function has started. */
   isWarm(key: string): boolean {
     return this.#sets.get(key)?.serving.isWarm ?? false
   }

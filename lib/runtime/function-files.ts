@@ -28,9 +28,7 @@ import { askDisk, closing, NOT_THROUGH_LINKS } from '../files/own-folder.ts'
 
 /** A file or folder that functions of other users can read. */
 export interface OpenPath {
-  /** Full path. */
   path: string
-  /** Permission bits. */
   mode: number
 }
 
@@ -49,7 +47,6 @@ const GROUP = { read: 0o040, enter: 0o010 } as const
 export class FunctionFiles {
   readonly #users: UidRange
   readonly #root: string
-  /** Handlers of all functions. */
   readonly #entries = new Set<string>()
   /** Functions in or below each folder on the way to one. */
   readonly #counts = new Map<string, number>()

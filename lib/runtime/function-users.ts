@@ -23,7 +23,6 @@ import { FunctionFiles, type OpenPath, toCloseCommand, toShown } from './functio
 
 /** As it stands in a `start` for a daemon. */
 export interface FunctionUser {
-  /** User and group id. */
   uid: number
   /** Full path of a folder that only this user enters; temporary files are in `tmp` below it. */
   folder: string
@@ -44,7 +43,6 @@ interface FunctionUsersOptions {
 }
 
 const STATE_FILE = 'isolation.json'
-/** Open files named in one warning. */
 const MAX_NAMED = 5
 
 export class FunctionUsers {
@@ -106,7 +104,6 @@ export class FunctionUsers {
     throw new Error(`no user id is left for this function: FN_ISOLATION_UIDS gives functions ${first}-${last}`)
   }
 
-  /** Functions of a user. */
   keysOf(uid: number): string[] {
     return [...this.#functions.keys()].filter(key => this.#uids.get(key) === uid)
   }
@@ -331,7 +328,7 @@ export function makeUserFolder(folder: OwnFolder, uid: number): void {
 export function removeUserFolders(sockets: OwnFolder): void {
   const users = sockets.below(USERS_FOLDER)
   for (const { name, stats } of users.list(USER_NAME)) {
-    // The group was given with the folder; nothing is done as anybody else.
+    // The group was given with the folder; nothing is done as another user.
     if (stats.isDirectory() && stats.gid === Number(name)) removeAsUser(users.below(name), stats.gid)
   }
 }

@@ -30,7 +30,6 @@ interface Look {
   waitsSince: number | null
 }
 
-/** The state of busy workers: using processors, or waiting for something else. */
 type Occupation = 'computing' | 'waiting'
 
 /** Milliseconds since a process began; of all its threads. */
@@ -51,7 +50,6 @@ export interface Reading {
   held: ReadonlySet<number>
 }
 
-/** A worker with calls. */
 interface BusyWorker {
   readonly pid: number | null
   readonly inflight: { readonly first: unknown }
@@ -125,7 +123,6 @@ export class Growth {
     return waitsSince !== null && now - waitsSince >= SLOW_WAIT_MS && now - this.#addedAt >= SLOW_WAIT_MS ? 1 : 0
   }
 
-  /** Workers were added. */
   noteAdded(now: number): void {
     this.#addedAt = now
     if (this.#occupation?.is === 'waiting') this.#occupation = null
@@ -298,13 +295,11 @@ export class WarmWorkers {
     if (!this.#startTimer.isSet && length < this.wanted) this.#startTimer.set(delayMs, () => this.fill())
   }
 
-  /** A worker has nothing to do from now on. */
   watchIdle(): void {
     const { workers, idleTtlMs } = this.#options
     if (!this.#idleTimer.isSet && workers.length > this.#kept) this.#lookIn(idleTtlMs)
   }
 
-  /** None is kept any more. */
   end(): void {
     this.wanted = 0
     this.#startTimer.clear()

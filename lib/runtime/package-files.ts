@@ -117,7 +117,7 @@ export class SocketFolder {
   /** Deletes the folder with everything in it. */
   remove(): void {
     const made = this.#made
-    // What a function left in the way the next gateway tries again.
+    // Where a function left something in the way, the next gateway tries again.
     if (made !== null) askDisk(() => removeAll(made))
     this.#made = null
   }

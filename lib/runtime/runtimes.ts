@@ -44,7 +44,6 @@ export interface RuntimesOptions extends FunctionEvents, Pick<StartFacts, 'toCon
 
 /** A program of this package. */
 export interface AsideRun {
-  /** Full path. */
   command: string
   args: readonly string[]
   cwd: string
@@ -66,7 +65,6 @@ const MAX_NAMED_FILES = 5
 export class Runtimes {
   /** By name, in the order of the settings; a runtime whose program appears later is added on `retain`. */
   readonly byName = new Map<RuntimeName, Runtime>()
-  /** The worker sets of their functions. */
   readonly dispatcher: Dispatcher
   /** Memory for bodies on their way from workers to clients. */
   readonly pool: BytePool
@@ -302,7 +300,6 @@ export class Runtimes {
     return env
   }
 
-  /** Handler files of a runtime's functions, in order. */
   #listEntries(name: RuntimeName): string[] {
     const functions = [...this.#functions.values()]
     return functions.flatMap(({ runtime, entryFile }) => (runtime === name ? [entryFile] : [])).sort()

@@ -425,7 +425,7 @@ export class ReadyConnection {
 
   /**
    * @param greets - false for a process that becomes the program whose path it reads first
-   * @param onEnd - it ended, or said something, before anybody took it
+   * @param onEnd - it ended, or sent something, before a function took it
    * @throws Error when the address is none
    */
   constructor(uri: string, greets: boolean, onEnd: () => void) {
@@ -434,7 +434,7 @@ export class ReadyConnection {
     this.#socket = dial(uri, NO_TRUST, {
       buffer: () => (this.#first === null && this.#owner !== null ? this.#owner.buffer() : first),
       callback: length => {
-        // A worker does not speak before it was spoken to.
+        // A worker sends nothing before it gets something.
         if (this.#owner === null) onEnd()
         else this.#read(this.#owner, length)
         return true

@@ -169,7 +169,7 @@ export class FrameReader {
     this.#maxFrameBytes = MAX_FRAME_BYTES + this.#moreBodyBytes
   }
 
-  /** Called by a handler: the bytes behind its frame are for somebody else, and `push` returns where they begin. */
+  /** Called by a handler: the bytes behind its frame belong to another reader, and `push` returns where they begin. */
   stop(): void {
     this.#isStopped = true
   }

@@ -77,7 +77,7 @@ export function dialWorker({ uri, trust }: WorkerAddress, { env }: FunctionVersi
   try {
     return dial(uri, trust, onRead)
   } catch (error) {
-    // The address comes from the daemon, which may be anybody's.
+    // The address comes from the daemon, which another person may run.
     throw new Error(`the daemon names a worker socket that cannot be used: ${(error as Error).message}`)
   }
 }

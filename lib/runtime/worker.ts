@@ -398,7 +398,7 @@ export abstract class Worker implements CallHost {
     const ms = Math.max(1, Math.ceil(delayMs))
     this.#dueAt = clock.monotonic() + ms
     this.#timer.set(ms, () => {
-      // After a moment in which this process stood still answers may lie unread: they are read before anybody is late.
+      // After a moment in which this process stood still answers may lie unread: they are read before a call counts as late.
       if (clock.monotonic() - this.#dueAt <= STANDSTILL_MS) this.#checkDeadlines()
       else this.#timer.set(1, () => this.#checkDeadlines())
     })
