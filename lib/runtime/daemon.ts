@@ -10,6 +10,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { rmSync } from 'node:fs'
 import { backoffDelay, type Clock, Timer, within } from '../core/clock.ts'
+import { orNull } from '../core/errors.ts'
 import { lowerPriority } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { findVersionProblem } from './binaries.ts'
@@ -365,13 +366,8 @@ export class Daemon {
 /** Kills a process with everything in its group. One that has not made its group yet is killed first, so that it cannot start a process that is missed. */
 export function killGroup(pid: number | undefined): void {
   if (pid === undefined || pid <= 1) return
-  for (const target of [pid, -pid]) {
-    try {
-      process.kill(target, 'SIGKILL')
-    } catch {
-      // Already gone.
-    }
-  }
+  // One that is gone already is fine.
+  for (const target of [pid, -pid]) orNull(() => process.kill(target, 'SIGKILL'))
 }
 
 // The workers of a daemon: those of functions, and those that wait for one.

@@ -13,7 +13,7 @@ import type { Settings } from '../config/settings.ts'
 import type { UidRange } from '../config/texts.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type Clock, Timer, within } from '../core/clock.ts'
-import type { Warning } from '../core/errors.ts'
+import { orNull, type Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { DEFAULT_FUNCTION_PROCESSES } from '../core/limits.ts'
 import { OwnFolder } from '../files/own-folder.ts'
@@ -283,15 +283,11 @@ function toOctal(mode: number): string {
   return mode.toString(8).padStart(3, '0')
 }
 
+/** Where it is missing, or not the gateway's, users are assigned again, by the same rule. */
 function readState(folder: OwnFolder): Map<string, number> {
-  try {
-    const value: unknown = JSON.parse(String(folder.read(STATE_FILE)))
-    if (!isObject(value) || !isObject(value.users)) return new Map()
-    return new Map(Object.entries(value.users).filter((entry): entry is [string, number] => Number.isInteger(entry[1])))
-  } catch {
-    // Missing, or not ours: users are assigned again, by the same rule.
-    return new Map()
-  }
+  const value: unknown = orNull(() => JSON.parse(String(folder.read(STATE_FILE))))
+  const users = isObject(value) && isObject(value.users) ? Object.entries(value.users) : []
+  return new Map(users.filter((entry): entry is [string, number] => Number.isInteger(entry[1])))
 }
 
 // The folders of functions' users, made and removed by root or by a gateway that is in their groups.

@@ -6,7 +6,7 @@ import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setImmediate as afterPolling } from 'node:timers/promises'
 import { backoffDelay, type Clock, Timer } from '../core/clock.ts'
-import type { GatewayError } from '../core/errors.ts'
+import { type GatewayError, orNull } from '../core/errors.ts'
 import type { Worker } from './worker.ts'
 
 /** Milliseconds a call waits while others are answered before a worker is added for it. */
@@ -238,11 +238,7 @@ function countProcessors(): number {
 }
 
 function readOrEmpty(path: string): string {
-  try {
-    return readFileSync(path, 'latin1')
-  } catch {
-    return ''
-  }
+  return orNull(() => readFileSync(path, 'latin1')) ?? ''
 }
 
 // Keeps some workers of a function started, and ends others that had no call for long.

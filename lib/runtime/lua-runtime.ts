@@ -8,8 +8,15 @@ import { copyOf, giveBack } from '../core/byte-pool.ts'
 import { LUA_THREADS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import { runtimeFile } from './package-files.ts'
-import { type Runtime, type RuntimeHealth, type StartFacts, toStartHeader } from './runtime.ts'
-import { CANCEL_GRACE_MS, Worker, WORKER_READY_TIMEOUT_MS, type WorkerOwner } from './worker.ts'
+import type { Runtime, RuntimeHealth } from './runtime.ts'
+import {
+  CANCEL_GRACE_MS,
+  type StartFacts,
+  toStartHeader,
+  Worker,
+  WORKER_READY_TIMEOUT_MS,
+  type WorkerOwner,
+} from './worker.ts'
 
 /** Of the language that fengari runs. */
 const LUA_VERSION = '5.3'

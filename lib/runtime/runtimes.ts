@@ -20,10 +20,11 @@ import { checkReachable } from './function-files.ts'
 import { FunctionUsers, TempQuota, toLimits, UserProcesses } from './function-users.ts'
 import { LuaRuntime } from './lua-runtime.ts'
 import { runtimeFile, socketBases, SocketFolder } from './package-files.ts'
-import type { Preparer, Runtime, StartFacts } from './runtime.ts'
+import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
 import { FLUSH_FRAMES } from './socket-worker.ts'
 import type { FunctionEvents } from './worker-set.ts'
+import type { StartFacts } from './worker.ts'
 import { NO_TRUST } from './worker-socket.ts'
 
 export interface RuntimesOptions extends FunctionEvents, Pick<StartFacts, 'toContext' | 'toPackDirs'> {

@@ -8,17 +8,9 @@ import type { RuntimeName } from '../core/identity.ts'
 import { DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
 import { Daemon, type DaemonOptions, type Launch, type StartRequest } from './daemon.ts'
 import type { FunctionUser } from './function-users.ts'
-import {
-  type Preparer,
-  type Runtime,
-  type RuntimeHealth,
-  type Sockets,
-  type StartFacts,
-  toStartHeader,
-  type WorkerStart,
-} from './runtime.ts'
+import type { Preparer, Runtime, RuntimeHealth, Sockets, WorkerStart } from './runtime.ts'
 import { type AskedWorker, SocketWorker, type StartedWorker } from './socket-worker.ts'
-import type { WorkerOwner } from './worker.ts'
+import { type StartFacts, toStartHeader, type WorkerOwner } from './worker.ts'
 
 interface SocketSetOptions extends Omit<DaemonOptions, 'index' | 'externalUri' | 'launch'> {
   /** Memory for large frames. */

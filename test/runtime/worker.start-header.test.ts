@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type StartFacts, toStartHeader } from '../../lib/runtime/runtime.ts'
+import { type StartFacts, toStartHeader } from '../../lib/runtime/worker.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const FACTS: StartFacts = {
