@@ -10,7 +10,7 @@ import type { RequestRecord } from '../observe/events.ts'
 import { MAX_LOG_LINE_BYTES, type WrittenLine } from '../observe/line-buffer.ts'
 import { isFailure } from '../observe/log-line.ts'
 import { KIND } from '../runtime/wire-protocol.ts'
-import { type FromAcceptor, type Link, toErrorHeader } from './link.ts'
+import { type FromAcceptor, type Line, toErrorHeader } from './link.ts'
 
 /** Milliseconds a line waits for others, and bytes of lines that leave at once: a frame takes 64 KiB. */
 const WAIT_MS = 10
@@ -21,7 +21,7 @@ const LINE_END = 10
 
 interface AcceptorJournalOptions {
   clock: Clock
-  link: () => Pick<Link, 'send'>
+  link: Line
   post: (message: FromAcceptor) => void
   /** True for a failure that the first process knows. */
   wasReported: (error: GatewayError) => boolean
@@ -91,15 +91,13 @@ export class AcceptorJournal {
 
   #send(): void {
     if (this.#bytes === 0) return
-    this.#options.link().send(KIND.log, 0, '', this.#lines.subarray(0, this.#bytes))
+    this.#options.link.send(KIND.log, 0, '', this.#lines.subarray(0, this.#bytes))
     this.#bytes = 0
   }
 }
 
-// Access lines that an acceptor has written, as lines and records of the first process.
-
 /**
- * A line as the record it was made of; texts from the client are as long as the line has them.
+ * An access line that an acceptor has written, as the record it was made of; texts from the client are as long as the line has them.
  * @param functions - by key: the handler's file is in no line
  */
 export function toLineRecord(
@@ -109,24 +107,10 @@ export function toLineRecord(
   const line = JSON.parse(bytes.toString('utf8', from, to))
   const { method, path, route, fn, version, runtime, status, ip, error = null } = line
   return {
-    time: Date.parse(line.time),
-    id: line.req_id,
-    method,
-    path,
-    route,
-    fn,
-    version,
-    runtime,
+    ...{ time: Date.parse(line.time), id: line.req_id, method, path, route, fn, version, runtime },
     entryFile: findEntry(functions, runtime, fn, version),
-    status,
-    durationMs: line.dur_ms,
-    queuedMs: line.queue_ms,
-    bytesIn: line.bytes_in,
-    bytesOut: line.bytes_out,
-    ip,
-    userAgent: line.ua,
-    traceId: line.trace_id,
-    error,
+    ...{ status, durationMs: line.dur_ms, queuedMs: line.queue_ms, bytesIn: line.bytes_in, bytesOut: line.bytes_out },
+    ...{ ip, userAgent: line.ua, traceId: line.trace_id, error },
   }
 }
 

@@ -11,8 +11,14 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import { type Processors, systemProcessors } from '../runtime/growth.ts'
-import { FLUSH_FRAMES, SocketWorker } from '../runtime/socket-worker.ts'
-import { type StartedWorker, WorkerEnd, type WorkerSource } from '../runtime/started-worker.ts'
+import {
+  type AskedWorker,
+  FLUSH_FRAMES,
+  SocketWorker,
+  type StartedWorker,
+  WorkerEnd,
+  type WorkerSource,
+} from '../runtime/socket-worker.ts'
 import { WorkerSet } from '../runtime/worker-set.ts'
 import { type FromAcceptor, fromErrorHeader, type LeaseMessage, type WorkerMessage } from './link.ts'
 
@@ -22,23 +28,18 @@ const MANY_CALLS = 32
 const LEASE_IDLE_MS = 30_000
 
 /** A function whose calls run here. It is what its calls have in place of a slot. */
-class Lease {
+export class Lease {
   readonly id: number
-  readonly key: string
-  readonly fn: FunctionVersion
   readonly set: WorkerSet
   /** Slots; 0 for as many as come. */
   readonly slots: number
-  /** Calls that run on it. */
   active = 0
   isOver = false
   /** Monotonic ms. */
   usedAt: number
 
-  constructor(id: number, fn: FunctionVersion, slots: number, set: WorkerSet) {
+  constructor(id: number, slots: number, set: WorkerSet) {
     this.id = id
-    this.key = fn.key
-    this.fn = fn
     this.slots = slots
     this.set = set
     this.usedAt = set.clock.monotonic()
@@ -54,7 +55,6 @@ interface AcceptorLeasesOptions {
   /** Memory for bodies on their way from workers to clients. */
   pool: BytePool
   workers: RemoteWorkers
-  /** Processes of the gateway. */
   processes: number
   post: (message: FromAcceptor) => void
   onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
@@ -78,24 +78,19 @@ export class AcceptorLeases {
   /** The lease that a new call of a function may run on; without one it goes over the line. */
   find(fn: FunctionVersion): Lease | null {
     const lease = this.#leases.get(fn.key)
-    if (lease !== undefined && lease.fn === fn && lease.hasRoom) return lease
-    if (lease === undefined) this.#count(fn.key)
+    if (lease?.set.fn === fn && lease.hasRoom) return lease
+    if (lease === undefined) {
+      const count = (this.#relayed.get(fn.key) ?? 0) + 1
+      this.#relayed.set(fn.key, count)
+      if (count === MANY_CALLS) this.#options.post({ kind: 'ask', key: fn.key })
+    }
     return null
   }
 
-  /** Takes a slot of the lease. */
-  enter(lease: Lease): void {
-    lease.active += 1
-  }
-
+  /** A call that ran on a lease is over. */
   leave(lease: Lease): void {
     lease.active -= 1
     if (lease.isOver && lease.slots > 0) this.#options.post({ kind: 'freed', id: lease.id })
-  }
-
-  /** True for a slot that is of a lease. */
-  isOf(slots: object | null): slots is Lease {
-    return slots instanceof Lease
   }
 
   /** @returns null for a lease that is of no use here: it went back */
@@ -121,7 +116,7 @@ export class AcceptorLeases {
       onFailure,
       onEmpty: () => this.#leaving.delete(set),
     })
-    const lease = new Lease(id, fn, slots, set)
+    const lease = new Lease(id, slots, set)
     this.#leases.set(key, lease)
     set.warm(1)
     return lease
@@ -134,14 +129,14 @@ export class AcceptorLeases {
   /** A tree is about to be in force: leases of what changed end. */
   adopt(functions: ReadonlyMap<string, FunctionVersion>): void {
     this.#functions = functions
-    for (const lease of [...this.#leases.values()]) if (functions.get(lease.key) !== lease.fn) this.#end(lease)
+    for (const lease of this.#leases.values()) if (functions.get(lease.set.fn.key) !== lease.set.fn) this.#end(lease)
   }
 
   /** Runs every now and then: unused leases end. */
   look(): void {
     this.#relayed.clear()
     const now = this.#options.clock.monotonic()
-    for (const lease of [...this.#leases.values()]) {
+    for (const lease of this.#leases.values()) {
       if (lease.active > 0) lease.usedAt = now
       else if (now - lease.usedAt > LEASE_IDLE_MS) this.#end(lease)
     }
@@ -152,21 +147,14 @@ export class AcceptorLeases {
     return [...this.#leases.values()].map(({ id, active }) => [id, active] as const)
   }
 
-  /** Ends every worker. */
   close(): void {
-    for (const lease of [...this.#leases.values()]) this.#end(lease)
-    for (const set of [...this.#leaving]) set.close()
-  }
-
-  #count(key: string): void {
-    const count = (this.#relayed.get(key) ?? 0) + 1
-    this.#relayed.set(key, count)
-    if (count === MANY_CALLS) this.#options.post({ kind: 'ask', key })
+    for (const lease of this.#leases.values()) this.#end(lease)
+    for (const set of this.#leaving) set.close()
   }
 
   #end(lease: Lease): void {
     lease.isOver = true
-    this.#leases.delete(lease.key)
+    this.#leases.delete(lease.set.fn.key)
     this.#options.post({ kind: 'returned', id: lease.id, used: lease.active })
     this.#leaving.add(lease.set)
     lease.set.retire()
@@ -176,9 +164,9 @@ export class AcceptorLeases {
 // Worker processes that the first process starts and ends for an acceptor, which connects to them itself. In an acceptor.
 
 interface Asked {
+  worker: AskedWorker
   resolve(worker: StartedWorker): void
   reject(error: GatewayError): void
-  onSocket(socketIndex: number): void
 }
 
 export class RemoteWorkers {
@@ -194,41 +182,36 @@ export class RemoteWorkers {
   /** @param header - JSON text of the workers' `start` frame */
   sourceOf(program: string | null, header: string): WorkerSource {
     return {
-      startWorker: (fn, _loadOf, onSocket) =>
+      startWorker: worker =>
         new Promise((resolve, reject) => {
           this.#lastAsk += 1
-          this.#asked.set(this.#lastAsk, { resolve, reject, onSocket })
-          this.#post({ kind: 'startWorker', ask: this.#lastAsk, key: fn.key, program, header })
+          this.#asked.set(this.#lastAsk, { worker, resolve, reject })
+          this.#post({ kind: 'startWorker', ask: this.#lastAsk, key: worker.set.fn.key, program, header })
         }),
     }
   }
 
   handle(message: WorkerMessage): void {
+    const { ask } = message
     if (message.kind === 'workerExit') {
-      this.#live.get(message.ask)?.settle(message.exit)
-      this.#live.delete(message.ask)
-    } else if (message.kind === 'worker') this.#handleStarted(message)
-    else {
-      this.#asked
-        .get(message.ask)
-        ?.reject(fromErrorHeader(message.error) ?? new GatewayError('RUNTIME_DOWN', 'runtime down'))
-      this.#asked.delete(message.ask)
+      this.#live.get(ask)?.settle(message.exit)
+      this.#live.delete(ask)
+      return
     }
+    const asked = this.#asked.get(ask)
+    this.#asked.delete(ask)
+    if (message.kind === 'worker') this.#handleStarted(ask, asked, message.worker)
+    else asked?.reject(fromErrorHeader(message.error) ?? new GatewayError('RUNTIME_DOWN', 'runtime down'))
   }
 
-  #handleStarted({ ask, worker }: Extract<WorkerMessage, { kind: 'worker' }>): void {
-    const asked = this.#asked.get(ask)
+  #handleStarted(ask: number, asked: Asked | undefined, started: Omit<StartedWorker, 'kill' | 'ended'>): void {
     if (asked === undefined) return
-    this.#asked.delete(ask)
     const end = new WorkerEnd()
     this.#live.set(ask, end)
-    asked.onSocket(worker.socketIndex)
-    asked.resolve({
-      ...worker,
-      kill: graceMs => {
-        if (end.exit === null) this.#post({ kind: 'stopWorker', ask, graceMs })
-      },
-      onExit: listener => end.listen(listener),
-    })
+    asked.worker.socketIndex = started.socketIndex
+    const kill = (graceMs: number): void => {
+      if (end.exit === null) this.#post({ kind: 'stopWorker', ask, graceMs })
+    }
+    asked.resolve({ ...started, kill, ended: end.ended })
   }
 }

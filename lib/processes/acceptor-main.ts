@@ -11,36 +11,25 @@ import { type FromAcceptor, Link, type ToAcceptor } from './link.ts'
 /** Without the first process there is nothing to serve with. */
 const leave = (): never => process.exit(0)
 
-let [acceptor, link] = [null, null] as [Acceptor | null, Link | null]
+const link = new Link(new Socket({ fd: LINE_FD }), {
+  onFrame: (kind, id, header, body) => acceptor?.handleFrame(kind, id, header, body),
+  onLost: leave,
+})
+let acceptor: Acceptor | null = null
+
 function post(message: FromAcceptor): void {
   if (process.connected) process.send!(message, () => {})
 }
 
-async function begin(message: Extract<ToAcceptor, { kind: 'begin' }>): Promise<void> {
-  link = new Link(new Socket({ fd: LINE_FD }), {
-    onFrame: (kind, id, header, body) => acceptor?.handleFrame(kind, id, header, body),
-    onLost: leave,
-  })
-  acceptor = new Acceptor({ clock: systemClock, begin: message, link: () => link!, post })
-  await acceptor.start()
-  post({ kind: 'serving', generation: message.tree.generation })
-}
-
 async function handle(message: ToAcceptor): Promise<void> {
-  if (message.kind === 'begin') await begin(message)
-  else if (message.kind === 'adopt') {
-    await acceptor!.adopt(message)
-    post({ kind: 'adopted', generation: message.generation })
-  } else if (message.kind === 'wants') acceptor!.wantsRequests = message.requests
-  else if (message.kind === 'count') acceptor!.count(message.id)
-  else if (message.kind === 'drain') acceptor!.drain()
-  else if (message.kind === 'shed') acceptor!.shed(message.kept)
-  else if (message.kind !== 'close') acceptor!.handleLease(message)
-  else {
-    await acceptor!.close(message.timeoutMs)
-    await link!.finish()
-    process.disconnect()
-  }
+  if (message.kind === 'begin') {
+    acceptor = new Acceptor({ clock: systemClock, begin: message, link, post })
+    await acceptor.start()
+    post({ kind: 'serving', generation: message.tree.generation })
+  } else await acceptor!.handle(message)
+  if (message.kind !== 'close') return
+  await link.finish()
+  process.disconnect()
 }
 
 keepTickShape()

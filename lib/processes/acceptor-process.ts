@@ -10,7 +10,14 @@ import type { Socket } from 'node:net'
 import { type Clock, within } from '../core/clock.ts'
 import { MAX_BODY_BYTES } from '../core/limits.ts'
 import { AcceptorDoor, type AcceptorDoorDeps } from './call-relay.ts'
-import { type AdoptMessage, type FromAcceptor, Link, type ToAcceptor } from './link.ts'
+import {
+  type AdoptMessage,
+  type BeginMessage,
+  type FromAcceptor,
+  Link,
+  type LinkEvents,
+  type ToAcceptor,
+} from './link.ts'
 
 /** Descriptors of an acceptor: its messages, its line, then the sockets to listen on. */
 export const LINE_FD = 4
@@ -21,17 +28,13 @@ const ADOPT_TIMEOUT_MS = 10_000
 const CLOSE_GRACE_MS = 1000
 const MAX_REASON_CHARS = 300
 
-type Begin = Omit<Extract<ToAcceptor, { kind: 'begin' }>, 'kind' | 'fds'>
-
 export interface AcceptorProcessOptions {
   clock: Clock
   door: AcceptorDoorDeps
-  /** Program of an acceptor. */
   entry: string
   /** Descriptors, in this process, of the sockets to listen on. */
   sockets: readonly number[]
-  begin: Begin
-  onServing(): void
+  begin: Omit<BeginMessage, 'kind' | 'fds'>
   /** Access lines, each with a line end; valid during the call only. */
   onLines(bytes: Buffer): void
   onMessage(message: FromAcceptor): void
@@ -62,15 +65,15 @@ export class AcceptorProcess {
       stdio: ['ignore', 'ignore', 'pipe', 'ipc', 'pipe', ...sockets],
     })
     this.#child.stderr?.on('data', bytes => this.#note(String(bytes)))
-    this.#child.on('message', message => this.#take(message as FromAcceptor))
+    this.#child.on('message', message => this.#handle(message as FromAcceptor))
     // A message that cannot be sent any more: the end follows.
     this.#child.on('error', error => this.#finish(error.message))
     this.#child.once('exit', (code, signal) => {
       const end = signal === null ? `exited with code ${code}` : `ended by ${signal}`
       this.#finish(this.#lastLine === '' ? end : `${end}: ${this.#lastLine}`)
     })
-    const events = {
-      onFrame: (kind: Parameters<AcceptorDoor['handleFrame']>[0], id: number, header: string, body: Buffer) => {
+    const events: LinkEvents = {
+      onFrame: (kind, id, header, body) => {
         if (id === 0) options.onLines(body)
         else this.#door.handleFrame(kind, id, header, body)
       },
@@ -135,27 +138,17 @@ export class AcceptorProcess {
     await answered
   }
 
-  /** An unknown message breaks the protocol, as on its line. */
-  #take(message: FromAcceptor): void {
+  #handle(message: FromAcceptor): void {
+    if (message.kind === 'serving') this.isServing = true
     try {
-      this.#handle(message)
+      this.#options.onMessage(message)
     } catch (error) {
+      // An unknown message breaks the protocol, as on its line.
       this.#lastLine = (error as Error).message.slice(0, MAX_REASON_CHARS)
       this.kill()
     }
-  }
-
-  #handle(message: FromAcceptor): void {
-    const { onServing, onMessage } = this.#options
-    if (message.kind === 'serving') {
-      this.isServing = true
-      onServing()
-    } else if (message.kind === 'adopted') {
-      this.#settle(`adopted ${message.generation}`)
-    } else {
-      onMessage(message)
-      if (message.kind === 'counts') this.#settle(`counts ${message.id}`)
-    }
+    if (message.kind === 'adopted') this.#settle(`adopted ${message.generation}`)
+    else if (message.kind === 'counts') this.#settle(`counts ${message.id}`)
   }
 
   #finish(reason: string): void {
@@ -165,7 +158,7 @@ export class AcceptorProcess {
     this.#link.close()
     this.#door.close()
     this.#options.onEnd(this.#isClosing ? null : reason)
-    for (const answer of [...this.#waiting.keys()]) this.#settle(answer)
+    for (const answer of this.#waiting.keys()) this.#settle(answer)
   }
 
   /** Of a failure the line that says which. */

@@ -7,6 +7,8 @@ import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { BytePool, toBudgetBytes } from '../core/byte-pool.ts'
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
+import { type Clock, Timer } from '../core/clock.ts'
+import { GatewayError } from '../core/errors.ts'
 import { Descriptors, readDescriptorLimit } from '../core/host.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import { EdgeProxy } from '../edge/passthrough.ts'
@@ -24,24 +26,20 @@ import { RouteTableBuilder } from '../router/route-table.ts'
 import type { RuntimeCall } from '../runtime/call.ts'
 import type { Kind } from '../runtime/wire-protocol.ts'
 import { AcceptorJournal } from './acceptor-journal.ts'
-import { AcceptorLeases, RemoteWorkers } from './acceptor-leases.ts'
+import { AcceptorLeases, Lease, RemoteWorkers } from './acceptor-leases.ts'
 import { CallRelay } from './call-relay.ts'
 import { ControlRelay } from './control-relay.ts'
-import { type Clock, Timer } from '../core/clock.ts'
-import { GatewayError } from '../core/errors.ts'
-import type { AdoptMessage, FromAcceptor, LeaseMessage, Link, ToAcceptor, WorkerMessage } from './link.ts'
+import type { AdoptMessage, BeginMessage, FromAcceptor, Line, ToAcceptor } from './link.ts'
 
 /** Milliseconds between two reports of counts. */
 const COUNT_MS = 250
 /** Stands for a slot of the first process. */
 const ELSEWHERE = {}
 
-type Begin = Extract<ToAcceptor, { kind: 'begin' }>
-
 interface AcceptorOptions {
   clock: Clock
-  begin: Begin
-  link: () => Pick<Link, 'send' | 'sendPiece'>
+  begin: BeginMessage
+  link: Line
   post: (message: FromAcceptor) => void
 }
 
@@ -65,44 +63,33 @@ export class Acceptor {
   readonly #routes: RouteTableBuilder
   readonly #toSteps: ReturnType<typeof createCatalogSteps>
   readonly #public: PublicHandler
+  readonly #countTimer: Timer
   #servers: HttpServer[] = []
   #catalog: PublicCatalog | null = null
   #functions: AdoptMessage['discovery']['byKey'] = new Map()
-  readonly #countTimer: Timer
-  #lastId = 0
-  /** Open ones as reported last. */
+  /** Open connections as reported last. */
   #connections = 0
   /** True when calls ran on leases at the last report. */
   #wasUsed = false
 
   constructor(options: AcceptorOptions) {
-    this.#options = options
     const { clock, begin, link, post } = options
+    const { settings, controlPaths, processes } = begin
+    this.#options = options
     this.#countTimer = new Timer(clock, true)
-    const { settings } = begin
-    const nextId = (): number => {
-      // Ids are 32 bits on the line, and 0 is unused.
-      this.#lastId = (this.#lastId % 0xffff_ffff) + 1
-      return this.#lastId
-    }
-    this.#calls = new CallRelay(link, nextId)
-    this.#control = new ControlRelay(link, nextId)
+    this.#calls = new CallRelay(link)
+    this.#control = new ControlRelay(link)
     this.#journal = new AcceptorJournal({ clock, link, post, wasReported: error => this.#calls.wasReported(error) })
     this.#journal.wantsRequests = begin.wantsRequests
     this.#edge = new EdgeProxy({ clock, listening: () => begin.addresses, descriptors: this.#descriptors })
     this.#edgeCounts = new Added(this.#edge.results)
     this.#schemas = createSchemas(settings, this.#journal)
     this.#routes = new RouteTableBuilder(settings.forceUrl)
-    const { controlPaths } = begin
     this.#toSteps = createCatalogSteps({ settings, clock, schemas: this.#schemas.store, controlPaths })
     this.#pool = new BytePool(clock, undefined, toBudgetBytes(settings.bodyMemoryMb, settings.gatewayWorkers))
     this.#workers = new RemoteWorkers(post)
     this.#leases = new AcceptorLeases({
-      clock,
-      pool: this.#pool,
-      workers: this.#workers,
-      processes: begin.processes,
-      post,
+      ...{ clock, pool: this.#pool, workers: this.#workers, processes, post },
       onLog: (fn, stream, text) => post({ kind: 'output', key: fn.key, stream, text, call: null }),
       onFailure: (fn, error) => this.#journal.failure(fn, error),
     })
@@ -115,7 +102,7 @@ export class Acceptor {
       edge: this.#edge.handle,
       onLog: ({ fn, id, trace, slots }, stream, text) => {
         // Of a call that runs elsewhere it is known there.
-        if (this.#leases.isOf(slots)) post({ kind: 'output', key: fn.key, stream, text, call: { id, trace } })
+        if (slots instanceof Lease) post({ kind: 'output', key: fn.key, stream, text, call: { id, trace } })
       },
       onCold: fn => this.#metrics.functions.coldStart(fn),
     })
@@ -126,24 +113,22 @@ export class Acceptor {
   async start(): Promise<void> {
     const { clock, begin } = this.#options
     this.#invoker.spans = await findSpans()
-    await this.adopt(begin.tree)
-    this.#servers = begin.fds.map(
-      () =>
-        new HttpServer({
-          handle: this.#public.handle,
-          clock,
-          requestIds: this.#requestIds,
-          lifecycle: this.#lifecycle,
-          onProblem: message => this.#journal.log('warn', message),
-          descriptors: this.#descriptors,
-        }),
-    )
+    await this.#adopt(begin.tree)
+    const server = {
+      handle: this.#public.handle,
+      clock,
+      requestIds: this.#requestIds,
+      lifecycle: this.#lifecycle,
+      onProblem: (message: string) => this.#journal.log('warn', message),
+      descriptors: this.#descriptors,
+    }
+    this.#servers = begin.fds.map(() => new HttpServer(server))
     await Promise.all(this.#servers.map((server, at) => server.listenOn(begin.fds[at]!)))
     this.#planCount()
   }
 
   /** Puts a tree in force: the first process read it. */
-  async adopt(tree: AdoptMessage): Promise<void> {
+  async #adopt(tree: AdoptMessage): Promise<void> {
     const discovery = reuseFunctions(tree.discovery, this.#functions)
     await this.#schemas.store.load(discovery.functions)
     const routes = this.#routes.build(discovery.claims, discovery.functions)
@@ -157,7 +142,7 @@ export class Acceptor {
   /** A call runs here on a slot of a lease, else in the first process. */
   dispatch(asked: RuntimeCall): void {
     const call = asked as Call
-    if (this.#leases.isOf(call.slots)) call.slots.set.dispatch(call)
+    if (call.slots instanceof Lease) call.slots.set.dispatch(call)
     else this.#calls.dispatch(call)
   }
 
@@ -166,7 +151,7 @@ export class Acceptor {
     const lease = this.#leases.find(call.fn)
     call.phase = 'admitted'
     call.slots = lease ?? ELSEWHERE
-    if (lease !== null) this.#leases.enter(lease)
+    if (lease !== null) lease.active += 1
     return null
   }
 
@@ -174,35 +159,52 @@ export class Acceptor {
     const { slots } = call
     if (slots === null) return
     call.slots = null
-    if (this.#leases.isOf(slots)) this.#leases.leave(slots)
+    if (slots instanceof Lease) this.#leases.leave(slots)
     else this.#calls.leave(call as Call)
   }
 
-  set wantsRequests(wanted: boolean) {
-    this.#journal.wantsRequests = wanted
+  /** A message of the first process, after `begin`. */
+  async handle(message: Exclude<ToAcceptor, BeginMessage>): Promise<void> {
+    switch (message.kind) {
+      case 'adopt':
+        await this.#adopt(message)
+        this.#options.post({ kind: 'adopted', generation: message.generation })
+        return
+      case 'wants':
+        this.#journal.wantsRequests = message.requests
+        return
+      case 'count':
+        this.#count(message.id)
+        return
+      case 'drain':
+        this.#lifecycle.draining = true
+        return
+      case 'shed':
+        // They end with their next response. Some may have gone since they were reported.
+        this.#lifecycle.toShed = Math.max(0, this.#openConnections - message.kept)
+        return
+      case 'lease':
+        this.#leases.take(message)
+        return
+      case 'recall':
+        this.#leases.recall(message.id)
+        return
+      case 'close':
+        return this.#close(message.timeoutMs)
+      default:
+        this.#workers.handle(message)
+    }
   }
 
   /** @param id - of the question; 0 for none */
-  count(id = 0): void {
-    const counts = this.#metrics.take()
-    const edge = this.#edgeCounts.take()
-    const { used } = this.#leases
+  #count(id = 0): void {
+    const [counts, edge, { used }] = [this.#metrics.take(), this.#edgeCounts.take(), this.#leases]
     const isUsed = used.some(([, calls]) => calls > 0)
     const connections = this.#openConnections
-    const isMoved = connections !== this.#connections
-    const isNews = counts !== null || edge !== null || isUsed || this.#wasUsed || isMoved
+    const isNews = counts !== null || edge !== null || isUsed || this.#wasUsed || connections !== this.#connections
     this.#wasUsed = isUsed
     this.#connections = connections
     if (id !== 0 || isNews) this.#options.post({ kind: 'counts', id, counts, edge, used, connections })
-  }
-
-  /** All but `kept` connections end with their next response: some may have gone since they were reported. */
-  shed(kept: number): void {
-    this.#lifecycle.toShed = Math.max(0, this.#openConnections - kept)
-  }
-
-  drain(): void {
-    this.#lifecycle.draining = true
   }
 
   get #openConnections(): number {
@@ -210,21 +212,14 @@ export class Acceptor {
   }
 
   /** Finishes open requests; those that take longer are cut. */
-  async close(timeoutMs: number): Promise<void> {
+  async #close(timeoutMs: number): Promise<void> {
     const left = countdown(this.#options.clock, timeoutMs)
     await Promise.all(this.#servers.map(server => server.close(left())))
     await this.#edge.close(left())
     this.#leases.close()
     this.#countTimer.clear()
     this.#journal.flush()
-    this.count()
-  }
-
-  /** Messages about leases and the workers that they need. */
-  handleLease(message: LeaseMessage | WorkerMessage | { kind: 'recall'; id: number }): void {
-    if (message.kind === 'lease') this.#leases.take(message)
-    else if (message.kind === 'recall') this.#leases.recall(message.id)
-    else this.#workers.handle(message)
+    this.#count()
   }
 
   handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
@@ -234,6 +229,7 @@ export class Acceptor {
   #createHandler(): PublicHandler {
     const { clock, begin } = this.#options
     const { settings } = begin
+    const { controlPort, runtimeDaemons, runtimeSockets } = settings
     const record = createRequestListener(this.#journal, clock, this.#metrics)
     const shared = createHandlerParts({
       settings,
@@ -246,25 +242,25 @@ export class Acceptor {
       onProblem: message => this.#journal.log('warn', message),
       // The first process records the requests that it answers.
       onFinished: exchange => {
-        if (!exchange.isControl || settings.controlPort !== null) record(exchange)
+        if (!exchange.isControl || controlPort !== null) record(exchange)
       },
-      routingOf: name =>
-        Math.max(settings.runtimeDaemons[name] ?? 1, settings.runtimeSockets[name]?.length ?? 1) > 1
-          ? 'round_robin'
-          : 'single',
+      routingOf: name => {
+        const sockets = Math.max(runtimeDaemons[name] ?? 1, runtimeSockets[name]?.length ?? 1)
+        return sockets > 1 ? 'round_robin' : 'single'
+      },
     })
     const refuse = (exchange: Exchange): void =>
       shared.responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
     return new PublicHandler({
       ...shared,
       catalog: () => this.#catalog!,
-      control: settings.controlPort === null ? this.#control.handle : refuse,
+      control: controlPort === null ? this.#control.handle : refuse,
     })
   }
 
   #planCount(): void {
     this.#countTimer.set(COUNT_MS, () => {
-      this.count()
+      this.#count()
       this.#leases.look()
       this.#planCount()
     })

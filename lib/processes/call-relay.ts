@@ -17,44 +17,32 @@ import type { Dispatcher } from '../runtime/dispatcher.ts'
 import { isStreamHead } from '../runtime/socket-worker.ts'
 import { KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
 import { ControlCall } from './control-relay.ts'
-import {
-  cutCall,
-  fromErrorHeader,
-  fromFactsHeader,
-  type Link,
-  toCallTag,
-  toErrorHeader,
-  toFactsHeader,
-} from './link.ts'
+import { cutCall, fromErrorHeader, fromFactsHeader, joinCall, type Line, toErrorHeader, toFactsHeader } from './link.ts'
 
 export class CallRelay {
-  readonly #link: () => Pick<Link, 'send'>
-  readonly #nextId: () => number
+  readonly #link: Line
   readonly #open = new Map<number, Call>()
   /** By the index of the socket that has the call. */
   readonly #hosts: CallHost[] = []
   /** Failures that the first process has logged already. */
   readonly #reported = new WeakSet<GatewayError>()
 
-  /** @param nextId - ids of the line, shared with others that ask over it */
-  constructor(link: () => Pick<Link, 'send'>, nextId: () => number) {
+  constructor(link: Line) {
     this.#link = link
-    this.#nextId = nextId
   }
 
-  readonly dispatch = (asked: RuntimeCall): void => {
+  dispatch(asked: RuntimeCall): void {
     const call = asked as Call
-    const id = this.#nextId()
-    call.wireId = id
+    call.wireId = this.#link.nextId()
     call.phase = 'sent'
     call.host = this.#hostOf(1)
-    this.#open.set(id, call)
-    this.#link().send(KIND.call, id, toCallTag(call.fn.key) + call.header, call.body)
+    this.#open.set(call.wireId, call)
+    this.#link.send(KIND.call, call.wireId, joinCall(call.fn.key, call.header), call.body)
   }
 
   /** The call is over for the acceptor; until then the first process keeps the slot of one whose answer is fetched elsewhere. */
   leave(call: RuntimeCall): void {
-    if (call.fn.policy.edge !== null && call.wireId !== 0) this.#link().send(KIND.end, call.wireId, '')
+    if (call.fn.policy.edge !== null && call.wireId !== 0) this.#link.send(KIND.end, call.wireId, '')
   }
 
   /** True for a failure that the first process has written down. */
@@ -68,48 +56,40 @@ export class CallRelay {
     if (call === undefined) return false
     switch (kind) {
       case KIND.started: {
-        const { cold, socketIndex, queuedMs, loadError } = fromFactsHeader(header)
-        call.cold = cold
-        call.loadError = loadError
-        call.queuedMs = queuedMs
+        const { socketIndex, ...facts } = fromFactsHeader(header)
+        Object.assign(call, facts)
         call.host = this.#hostOf(socketIndex)
-        return true
+        break
       }
       case KIND.reply:
-        this.#handleReply(call, header, body)
-        return true
+        if (call.phase !== 'done') this.#handleReply(call, header, body)
+        break
       case KIND.chunk:
         if (call.phase === 'streaming') call.onChunk(body)
-        return true
-      case KIND.end: {
+        break
+      case KIND.end:
         this.#open.delete(id)
-        if (call.phase !== 'streaming') return true
+        if (call.phase !== 'streaming') break
         call.phase = 'done'
         call.onEnd(this.#toError(header))
-        return true
-      }
+        break
       case KIND.error:
         this.#open.delete(id)
         call.cut(this.#toError(header) ?? new GatewayError('INTERNAL', 'gateway exception'))
-        return true
+        break
       case KIND.log:
         if (call.phase !== 'done') call.onLog(header === 'stderr' ? 'stderr' : 'stdout', body.toString('utf8'))
-        return true
+        break
       default:
-        return true
     }
+    return true
   }
 
   #handleReply(call: Call, header: string, body: Buffer): void {
-    if (call.phase === 'done') return
-    if (isStreamHead(header)) {
-      call.phase = 'streaming'
-      call.onReply(header, body, true)
-      return
-    }
-    this.#open.delete(call.wireId)
-    call.phase = 'done'
-    call.onReply(header, body, false)
+    const isStream = isStreamHead(header)
+    if (!isStream) this.#open.delete(call.wireId)
+    call.phase = isStream ? 'streaming' : 'done'
+    call.onReply(header, body, isStream)
   }
 
   #toError(header: string): GatewayError | null {
@@ -121,10 +101,10 @@ export class CallRelay {
   #hostOf(socketIndex: number): CallHost {
     this.#hosts[socketIndex] ??= {
       socketIndex,
-      grant: (call, bytes) => this.#link().send(KIND.more, call.wireId, `{"bytes":${bytes}}`),
+      grant: (call, bytes) => this.#link.send(KIND.more, call.wireId, `{"bytes":${bytes}}`),
       abandon: call => {
         this.#open.delete(call.wireId)
-        this.#link().send(KIND.cancel, call.wireId, '')
+        this.#link.send(KIND.cancel, call.wireId, '')
       },
     }
     return this.#hosts[socketIndex]
@@ -136,49 +116,30 @@ export class CallRelay {
 /** Bytes of captured output in one frame: UTF-8 takes up to three bytes a character. */
 const LOG_CHARS = 16 * 1024
 
-/** Parts of the first process that relayed calls use. */
-interface RelayedDeps {
-  invoker: Pick<Invoker, 'clock' | 'secrets'>
-  admission: Pick<Admission, 'enter' | 'leave'>
-  dispatcher: { setOf(fn: FunctionVersion): Pick<ReturnType<Dispatcher['setOf']>, 'dispatch'> }
-  journal: Pick<Journal, 'output' | 'callFailed'>
-}
-
 class RelayedCall extends RuntimeCall implements AdmissionCall {
   slots: object | null = null
   queuePrevious: AdmissionCall | null = null
   queueNext: AdmissionCall | null = null
   enteredAt = 0
   refuseAt = 0
-  readonly #deps: RelayedDeps
-  readonly #link: Pick<Link, 'send' | 'sendPiece'>
+  readonly #door: AcceptorDoor
   readonly #line: number
-  readonly #onOver: (line: number) => void
   #queuedMs = 0
 
   /**
    * @param line - its id on the line
    * @param event - the handler event, JSON text
-   * @param onOver - nothing more will be said of it
    */
-  constructor(
-    fn: FunctionVersion,
-    deps: RelayedDeps,
-    link: Pick<Link, 'send' | 'sendPiece'>,
-    line: number,
-    event: string,
-    onOver: (line: number) => void,
-  ) {
+  constructor(fn: FunctionVersion, door: AcceptorDoor, line: number, event: string) {
     super(fn)
-    this.#deps = deps
-    this.#link = link
+    this.#door = door
     this.#line = line
     this.header = event
-    this.#onOver = onOver
   }
 
   start(): void {
-    const outcome = this.#deps.admission.enter(this)
+    const { admission } = this.#door.deps
+    const outcome = admission.enter(this)
     if (outcome === null) this.#run()
     else if (outcome !== 'queued') this.onRefused(outcome)
   }
@@ -201,9 +162,9 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
 
   /** Its fate is decided at the other end too: the slot is free. */
   leave(): void {
-    this.#deps.admission.leave(this)
+    this.#door.deps.admission.leave(this)
     this.phase = 'done'
-    this.#onOver(this.#line)
+    this.#door.forget(this.#line)
   }
 
   handleFrame(kind: Kind, header: string): void {
@@ -213,30 +174,30 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
   }
 
   override onReply(header: string, body: Buffer, stream: boolean): void {
-    if (this.#hasFacts || this.fn.policy.includeDebugHeaders) this.#sendFacts()
-    this.#link.send(KIND.reply, this.#line, header, body)
+    this.#sendFacts(this.fn.policy.includeDebugHeaders)
+    this.#door.link.send(KIND.reply, this.#line, header, body)
     // An answer may ask to be fetched elsewhere: the slot is its own until that is done.
     if (!stream && this.fn.policy.edge === null) this.leave()
   }
 
   override onChunk(body: Buffer): void {
-    this.#link.sendPiece(this.#line, body)
+    this.#door.link.sendPiece(this.#line, body)
   }
 
   override onEnd(error: GatewayError | null): void {
     const shown = error && this.#hide(error)
-    this.#link.send(KIND.end, this.#line, shown === null ? '' : toErrorHeader(shown))
+    this.#door.link.send(KIND.end, this.#line, shown === null ? '' : toErrorHeader(shown))
     if (shown !== null) this.#note(shown)
     this.leave()
   }
 
   override onLog(stream: 'stdout' | 'stderr', written: string): void {
-    const { invoker, journal } = this.#deps
+    const { invoker, journal } = this.#door.deps
     const text = invoker.secrets.hide(this.fn, written)
     journal.output(this.fn, stream, text, this.#origin)
     if (!this.fn.policy.includeDebugHeaders) return
     for (let at = 0; at < text.length; at += LOG_CHARS)
-      this.#link.send(KIND.log, this.#line, stream, Buffer.from(text.slice(at, at + LOG_CHARS)))
+      this.#door.link.send(KIND.log, this.#line, stream, Buffer.from(text.slice(at, at + LOG_CHARS)))
   }
 
   override onError(error: GatewayError): void {
@@ -245,37 +206,36 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
 
   #run(): void {
     try {
-      this.#deps.dispatcher.setOf(this.fn).dispatch(this)
+      this.#door.deps.dispatcher.setOf(this.fn).dispatch(this)
     } catch (error) {
       this.onError(toGatewayError(error))
     }
   }
 
   #hide(error: GatewayError): GatewayError {
-    return this.#deps.invoker.secrets.hideIn(this.fn, error)
+    return this.#door.deps.invoker.secrets.hideIn(this.fn, error)
   }
 
   #fail(error: GatewayError): void {
     this.#note(error)
-    if (this.#hasFacts) this.#sendFacts()
-    this.#link.send(KIND.error, this.#line, toErrorHeader(error))
+    this.#sendFacts()
+    this.#door.link.send(KIND.error, this.#line, toErrorHeader(error))
     this.leave()
   }
 
-  get #hasFacts(): boolean {
-    return this.cold || this.#queuedMs > 0 || this.loadError !== null
-  }
-
-  #sendFacts(): void {
+  /** Sends how it reached its worker, where that is worth reporting. */
+  #sendFacts(isShown = false): void {
     const { cold, loadError } = this
+    const queuedMs = this.#queuedMs
+    if (!isShown && !cold && queuedMs === 0 && loadError === null) return
     const socketIndex = this.host?.socketIndex ?? 1
-    const facts = { cold, socketIndex, queuedMs: this.#queuedMs, loadError: loadError && this.#hide(loadError) }
-    this.#link.send(KIND.started, this.#line, toFactsHeader(facts))
+    const facts = { cold, socketIndex, queuedMs, loadError: loadError && this.#hide(loadError) }
+    this.#door.link.send(KIND.started, this.#line, toFactsHeader(facts))
   }
 
   /** Logged here and not where the client is: others that waited for the same failure then do not log it again. */
   #note(error: GatewayError): void {
-    this.#deps.journal.callFailed({ fn: this.fn, ...this.#origin }, error)
+    this.#door.deps.journal.callFailed({ fn: this.fn, ...this.#origin }, error)
   }
 
   /** Facts of the request from the event, read when something is logged. */
@@ -285,40 +245,44 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
   }
 }
 
-// The calls and requests of one acceptor, in the first process.
-
-export interface AcceptorDoorDeps extends RelayedDeps {
+/** Parts of the first process that calls and requests of acceptors use. */
+export interface AcceptorDoorDeps {
+  invoker: Pick<Invoker, 'clock' | 'secrets'>
+  admission: Pick<Admission, 'enter' | 'leave'>
+  dispatcher: { setOf(fn: FunctionVersion): Pick<ReturnType<Dispatcher['setOf']>, 'dispatch'> }
+  journal: Pick<Journal, 'output' | 'callFailed'>
   /** Answers requests for the control plane. */
   control: HttpHandler
   /** The function of a key: of the catalog in force, or the last one that had it. */
   findFunction(key: string): FunctionVersion | null
 }
 
+/** The calls and requests of one acceptor, in the first process. */
 export class AcceptorDoor {
-  readonly #deps: AcceptorDoorDeps
-  readonly #link: Pick<Link, 'send' | 'sendPiece'>
+  readonly deps: AcceptorDoorDeps
+  readonly link: Line
   readonly #open = new Map<number, RelayedCall | ControlCall>()
-  readonly #forget = (id: number): void => {
-    this.#open.delete(id)
+
+  constructor(deps: AcceptorDoorDeps, link: Line) {
+    this.deps = deps
+    this.link = link
   }
 
-  constructor(deps: AcceptorDoorDeps, link: Pick<Link, 'send' | 'sendPiece'>) {
-    this.#deps = deps
-    this.#link = link
-  }
-
-  /** Calls and requests of the acceptor that are open here. */
   get open(): number {
     return this.#open.size
+  }
+
+  forget(id: number): void {
+    this.#open.delete(id)
   }
 
   /** @throws Error for what no acceptor of ours sends */
   handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
     if (kind === KIND.call) this.#begin(id, header, body)
     else if (kind === KIND.start) {
-      const call = new ControlCall(this.#link, id, header, this.#forget)
+      const call = new ControlCall(this.link, id, header, () => this.forget(id))
       this.#open.set(id, call)
-      call.run(this.#deps.control)
+      call.run(this.deps.control)
     } else this.#open.get(id)?.handleFrame(kind, header, body)
   }
 
@@ -329,12 +293,12 @@ export class AcceptorDoor {
 
   #begin(id: number, header: string, body: Buffer): void {
     const { key, event } = cutCall(header)
-    const fn = this.#deps.findFunction(key)
+    const fn = this.deps.findFunction(key)
     if (fn === null) {
-      this.#link.send(KIND.error, id, toErrorHeader(new GatewayError('NOT_FOUND', 'not found')))
+      this.link.send(KIND.error, id, toErrorHeader(new GatewayError('NOT_FOUND', 'not found')))
       return
     }
-    const call = new RelayedCall(fn, this.#deps, this.#link, id, event, this.#forget)
+    const call = new RelayedCall(fn, this, id, event)
     // It may wait for a slot, and what was read is valid during this call only.
     if (body.length > 0) call.body = Buffer.from(body)
     this.#open.set(id, call)

@@ -7,13 +7,12 @@
 
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../core/errors.ts'
-import type { Exchange, ExchangeResponder } from '../http/exchange.ts'
+import type { Exchange } from '../http/exchange.ts'
 import { MemoryRequest, MemoryResponse, MemorySocket } from '../http/inject.ts'
 import type { HttpHandler } from '../http/public.ts'
 import { KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
-import type { Link } from './link.ts'
+import type { Line } from './link.ts'
 
-/** A request as the first process gets it. */
 interface ControlAsk {
   method: string
   url: string
@@ -27,23 +26,20 @@ interface ControlAsk {
 const OWN_HEADERS: ReadonlySet<string> = new Set(['content-length', 'x-request-id', 'connection', 'keep-alive', 'date'])
 
 export class ControlRelay {
-  readonly #link: () => Pick<Link, 'send' | 'sendPiece'>
-  readonly #nextId: () => number
+  readonly #link: Line
   readonly #open = new Map<number, Exchange>()
 
-  /** @param nextId - ids of the line, shared with others that ask over it */
-  constructor(link: () => Pick<Link, 'send' | 'sendPiece'>, nextId: () => number) {
+  constructor(link: Line) {
     this.#link = link
-    this.#nextId = nextId
   }
 
   readonly handle = (exchange: Exchange): void => {
     const { req, connection, method, hasBody } = exchange
-    const id = this.#nextId()
+    const id = this.#link.nextId()
     this.#open.set(id, exchange)
     const abandon = (): void => {
       this.#open.delete(id)
-      this.#link().send(KIND.cancel, id, '')
+      this.#link.send(KIND.cancel, id, '')
     }
     exchange.work = { abandon }
     if (hasBody) {
@@ -56,9 +52,10 @@ export class ControlRelay {
         },
       }
     }
-    const headers = [...withoutId(req.rawHeaders), 'X-Request-Id', exchange.id]
+    // The client's own id is in the exchange's, when it is one.
+    const headers = [...pick(req.rawHeaders, name => name !== 'x-request-id'), 'X-Request-Id', exchange.id]
     const ask: ControlAsk = { method, url: exchange.target, headers, address: connection.address, hasBody }
-    this.#link().send(KIND.start, id, JSON.stringify(ask))
+    this.#link.send(KIND.start, id, JSON.stringify(ask))
   }
 
   /** @returns false for a frame of another */
@@ -69,41 +66,38 @@ export class ControlRelay {
     switch (kind) {
       case KIND.more:
         this.#sendBody(id, exchange)
-        return true
+        break
       case KIND.reply: {
         this.#open.delete(id)
         const { status, headers } = readHead(header, exchange.method === 'HEAD')
         responder.send(exchange, status, headers, Buffer.from(body))
-        return true
+        break
       }
       case KIND.loaded: {
         const { status, headers, length } = readHead(header, false)
         responder.openStream(exchange, status, headers, length)
-        return true
+        break
       }
-      case KIND.chunk:
-        this.#write(id, exchange, responder, body)
-        return true
+      case KIND.chunk: {
+        const { length } = body
+        const grant = (): void => {
+          if (this.#open.has(id)) this.#link.send(KIND.more, id, `{"bytes":${length}}`)
+        }
+        if (responder.writeStream(exchange, body)) grant()
+        else responder.onDrain(exchange, grant)
+        break
+      }
       case KIND.end:
         this.#open.delete(id)
         responder.closeStream(exchange, header === '' ? null : cutOff())
-        return true
+        break
       case KIND.error:
         this.#open.delete(id)
         responder.sendError(exchange, cutOff())
-        return true
+        break
       default:
-        return true
     }
-  }
-
-  #write(id: number, exchange: Exchange, responder: ExchangeResponder, body: Buffer): void {
-    const { length } = body
-    const grant = (): void => {
-      if (this.#open.has(id)) this.#link().send(KIND.more, id, `{"bytes":${length}}`)
-    }
-    if (responder.writeStream(exchange, body)) grant()
-    else responder.onDrain(exchange, grant)
+    return true
   }
 
   /** Reads what the client has sent, or waits for it; the next piece when it is asked for again. */
@@ -117,11 +111,11 @@ export class ControlRelay {
       req.on('data', (piece: Buffer) => {
         req.pause()
         exchange.bytesIn += piece.length
-        if (this.#open.get(id) === exchange) this.#link().sendPiece(id, piece)
+        if (this.#open.get(id) === exchange) this.#link.sendPiece(id, piece)
         else req.resume()
       })
       req.on('end', () => {
-        if (this.#open.get(id) === exchange) this.#link().send(KIND.end, id, '')
+        if (this.#open.get(id) === exchange) this.#link.send(KIND.end, id, '')
       })
       // The connection's end follows and ends the exchange.
       req.on('error', () => {})
@@ -134,25 +128,16 @@ function cutOff(): GatewayError {
   return new GatewayError('INTERNAL', 'answer was cut off')
 }
 
-/** The client's own id is in the exchange's, when it is one. */
-function withoutId(rawHeaders: readonly string[]): string[] {
-  const kept: string[] = []
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]!.toLowerCase() !== 'x-request-id') kept.push(rawHeaders[i]!, rawHeaders[i + 1]!)
-  }
-  return kept
+/** Of names and values in turn, those whose name is kept. */
+function pick(headers: readonly string[], isKept: (name: string) => boolean): string[] {
+  return headers.filter((_, at) => isKept(headers[at - (at % 2)]!.toLowerCase()))
 }
 
 function readHead(header: string, keepsLength: boolean): { status: number; headers: string[]; length: number | null } {
   const { status, headers } = parseHeader(header) as { status: number; headers: string[] }
-  const kept: string[] = []
-  let length: number | null = null
-  for (let i = 0; i + 1 < headers.length; i += 2) {
-    const name = headers[i]!.toLowerCase()
-    if (name === 'content-length') length = Number(headers[i + 1])
-    if (!OWN_HEADERS.has(name) || (keepsLength && name === 'content-length')) kept.push(headers[i]!, headers[i + 1]!)
-  }
-  return { status, headers: kept, length }
+  const [, length = null] = pick(headers, name => name === 'content-length')
+  const isKept = (name: string): boolean => !OWN_HEADERS.has(name) || (keepsLength && name === 'content-length')
+  return { status, headers: pick(headers, isKept), length: length === null ? null : Number(length) }
 }
 
 // Requests of acceptors for `/_fn` and `/console`, in the first process: answered as if they had come in here.
@@ -162,19 +147,17 @@ const WINDOW_BYTES = 256 * 1024
 /** A longer answer goes in pieces. */
 const WHOLE_BYTES = 64 * 1024
 
-type Line = Pick<Link, 'send' | 'sendPiece'>
-
 /** One request: its body comes in pieces that are asked for, its answer goes in pieces that are granted. */
 export class ControlCall {
   readonly #socket: MemorySocket
   readonly #line: Line
   readonly #id: number
   readonly #ask: ControlAsk
-  readonly #onOver: (id: number) => void
+  readonly #onOver: () => void
   readonly #pieces: Buffer[] = []
   #isBodyOver: boolean
-  /** A reader that waits for the next piece. */
-  #wake: (() => void) | null = null
+  /** Wakes a reader that waits for the next piece. */
+  #wake: () => void = () => {}
   #response: MemoryResponse | null = null
   /** Pieces that came before it was known whether the response is whole. */
   #held: Buffer[] = []
@@ -186,7 +169,7 @@ export class ControlCall {
    * @param header - of the frame that asks
    * @param onOver - nothing more will be said of it
    */
-  constructor(line: Line, id: number, header: string, onOver: (id: number) => void) {
+  constructor(line: Line, id: number, header: string, onOver: () => void) {
     this.#line = line
     this.#id = id
     this.#ask = parseHeader(header) as unknown as ControlAsk
@@ -223,30 +206,28 @@ export class ControlCall {
     else {
       if (kind === KIND.chunk) this.#pieces.push(Buffer.from(body))
       else if (kind === KIND.end) this.#isBodyOver = true
-      this.#wake?.()
+      this.#wake()
     }
   }
 
   /** The client is gone, or has its whole answer. */
   abandon(): void {
     this.#isOver = true
-    this.#onOver(this.#id)
+    this.#onOver()
     this.#socket.close()
   }
 
   async *#body(): AsyncGenerator<Buffer> {
-    while (true) {
+    for (;;) {
       const piece = this.#pieces.shift()
-      if (piece !== undefined) {
-        yield piece
-        continue
+      if (piece !== undefined) yield piece
+      else if (this.#isBodyOver) return
+      else {
+        this.#line.send(KIND.more, this.#id, '')
+        await new Promise<void>(resolve => {
+          this.#wake = resolve
+        })
       }
-      if (this.#isBodyOver) return
-      this.#line.send(KIND.more, this.#id, '')
-      await new Promise<void>(resolve => {
-        this.#wake = resolve
-      })
-      this.#wake = null
     }
   }
 

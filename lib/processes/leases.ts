@@ -8,12 +8,12 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { backoffDelay, type Clock, Timer } from '../core/clock.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { Admission } from '../invocation/admission.ts'
 import { toAdmissionLimits } from '../invocation/policy.ts'
 import type { Dispatcher } from '../runtime/dispatcher.ts'
-import type { WorkerSource } from '../runtime/started-worker.ts'
+import type { WorkerSource } from '../runtime/socket-worker.ts'
 import { type FromAcceptor, type LeaseMessage, type ToAcceptor, toErrorHeader, type WorkerMessage } from './link.ts'
 
 /** A smaller share of a limit is not worth a lease: such a function lives in the first process. */
@@ -23,7 +23,6 @@ const RECALL_TIMEOUT_MS = 1000
 /** Milliseconds for which a function that was recalled is not leased again: first, largest, doubled each time. */
 const REST_MS = { first: 1000, max: 60_000 } as const
 
-/** An acceptor as leases see it. */
 export interface Lessee {
   post(message: ToAcceptor): void
 }
@@ -38,10 +37,10 @@ interface Lease {
   calls: number
 }
 
-/** Of a function that was asked back. */
+/** Of a function that was asked back: until when (monotonic ms), and how often in a row. */
 interface Rest {
   until: number
-  ms: number
+  times: number
 }
 
 interface LeasesOptions {
@@ -59,7 +58,8 @@ export class Leases {
   readonly #options: LeasesOptions
   readonly #leases = new Map<number, Lease>()
   readonly #rests = new Map<string, Rest>()
-  readonly #timers = new Map<string, NodeJS.Timeout>()
+  /** Of recalls that are not answered yet. */
+  readonly #timers = new Map<string, Timer>()
   #lastId = 0
 
   constructor(options: LeasesOptions) {
@@ -76,7 +76,8 @@ export class Leases {
     const share = Math.floor(maxWorkers / processes)
     if (maxWorkers !== 0 && share < MIN_SHARE) return
     const prepared = await prepare(fn)
-    if (prepared === null || findFunction(key) !== fn || this.#find(lessee, key) !== null) return
+    const isLeased = (one: Lease): boolean => one.lessee === lessee && one.key === key && one.isLive
+    if (prepared === null || findFunction(key) !== fn || [...this.#leases.values()].some(isLeased)) return
     const slots = maxWorkers === 0 ? 0 : admission.lease(fn, share)
     if (maxWorkers !== 0 && slots < MIN_SHARE) {
       admission.endLease(key, slots, 0)
@@ -119,7 +120,7 @@ export class Leases {
 
   /** An acceptor is gone, and every call that it ran. */
   drop(lessee: Lessee): void {
-    for (const [id, lease] of [...this.#leases]) {
+    for (const [id, lease] of this.#leases) {
       if (lease.lessee !== lessee) continue
       this.#note(lease, 0)
       this.#leases.delete(id)
@@ -130,8 +131,7 @@ export class Leases {
 
   close(): void {
     this.#options.admission.onRecall = null
-    for (const timer of this.#timers.values()) this.#options.clock.clearTimeout(timer)
-    this.#timers.clear()
+    for (const timer of this.#timers.values()) timer.clear()
   }
 
   #note(lease: Lease, calls: number): void {
@@ -141,28 +141,21 @@ export class Leases {
     this.#options.admission.noteElsewhere(lease.key, sum)
   }
 
-  #find(lessee: Lessee, key: string): Lease | null {
-    for (const lease of this.#leases.values())
-      if (lease.lessee === lessee && lease.key === key && lease.isLive) return lease
-    return null
-  }
-
   #recall(key: string): void {
     const { clock, admission } = this.#options
     const now = clock.monotonic()
-    const before = this.#rests.get(key)
-    const isFresh = before === undefined || now - before.until > REST_MS.max
-    const ms = isFresh ? REST_MS.first : Math.min(before.ms * 2, REST_MS.max)
-    this.#rests.set(key, { until: now + ms, ms })
+    const { until, times } = this.#rests.get(key) ?? { until: 0, times: 0 }
+    const recent = now - until > REST_MS.max ? 0 : times
+    this.#rests.set(key, { until: now + backoffDelay(recent, REST_MS), times: recent + 1 })
     for (const [id, lease] of this.#leases)
       if (lease.key === key && lease.isLive) lease.lessee.post({ kind: 'recall', id })
     if (this.#timers.has(key)) return
-    const timer = clock.setTimeout(() => {
+    const timer = new Timer(clock, true)
+    this.#timers.set(key, timer)
+    timer.set(RECALL_TIMEOUT_MS, () => {
       this.#timers.delete(key)
       admission.settleRecall(key)
-    }, RECALL_TIMEOUT_MS)
-    timer.unref?.()
-    this.#timers.set(key, timer)
+    })
   }
 }
 
@@ -188,7 +181,6 @@ export class LentWorkers {
     this.#options = options
   }
 
-  /** Workers that live. */
   get size(): number {
     return this.#kills.size
   }
@@ -206,7 +198,7 @@ export class LentWorkers {
   /** The acceptor is gone: nothing else would end its workers. */
   close(): void {
     this.#isClosed = true
-    for (const kill of [...this.#kills.values()]) kill(0)
+    for (const kill of this.#kills.values()) kill(0)
   }
 
   async #start(ask: number, key: string, program: string | null): Promise<void> {
@@ -214,11 +206,8 @@ export class LentWorkers {
     const fn = findFunction(key)
     const source = fn === null ? null : sourceOf(fn, program)
     if (fn === null || source === null) throw new GatewayError('RUNTIME_DOWN', 'runtime down')
-    const started = await source.startWorker(
-      fn,
-      () => 0,
-      () => {},
-    )
+    // The acceptor has no sockets to choose from.
+    const started = await source.startWorker({ set: { fn, loadOf: () => 0 }, socketIndex: 0 })
     if (this.#isClosed) {
       started.kill(0)
       return
@@ -227,10 +216,9 @@ export class LentWorkers {
     const { id, uri, isShared, trust, socketIndex, pid } = started
     const forget = dispatcher.lend({ fn, socketIndex, pid, startedAt: clock.monotonic() })
     post({ kind: 'worker', ask, worker: { id, uri, isShared, trust, socketIndex, pid } })
-    started.onExit(exit => {
-      forget()
-      this.#kills.delete(ask)
-      post({ kind: 'workerExit', ask, exit })
-    })
+    const exit = await started.ended
+    forget()
+    this.#kills.delete(ask)
+    post({ kind: 'workerExit', ask, exit })
   }
 }

@@ -8,7 +8,7 @@ import { ERROR_STATUS, type ErrorCode, GatewayError, type Warning } from '../cor
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
 import type { MetricCounts } from '../observe/metrics.ts'
-import type { StartedWorker, WorkerExit } from '../runtime/started-worker.ts'
+import type { StartedWorker, WorkerExit } from '../runtime/socket-worker.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, parseHeader, SMALL_BODY_BYTES } from '../runtime/wire-protocol.ts'
 
 /** Frames that wait for the end of a poll phase to leave in one write; this many leave at once. */
@@ -16,7 +16,7 @@ const FLUSH_FRAMES = 8
 /** Largest piece of a streamed body in one frame. */
 const PIECE_BYTES = 128 * 1024
 
-interface LinkEvents {
+export interface LinkEvents {
   onFrame(kind: Kind, id: number, header: string, body: Buffer): void
   /** The other process is gone, or broke the protocol. Called once, not after `close`. */
   onLost(reason: string): void
@@ -30,6 +30,7 @@ export class Link {
   #unflushed = 0
   #isPlanned = false
   #isOver = false
+  #lastId = 0
 
   /** @param moreBodyBytes - that the body of a call may have beyond the protocol's own limit */
   constructor(socket: Socket, events: LinkEvents, moreBodyBytes = 0) {
@@ -49,6 +50,12 @@ export class Link {
 
   get isOver(): boolean {
     return this.#isOver
+  }
+
+  /** An id for what is asked over it: 32 bits, and never 0. */
+  nextId(): number {
+    this.#lastId = (this.#lastId % 0xffff_ffff) + 1
+    return this.#lastId
   }
 
   /** @param body - valid during the call only */
@@ -114,18 +121,21 @@ export class Link {
   }
 }
 
+/** The line as calls and requests use it. */
+export type Line = Pick<Link, 'nextId' | 'send' | 'sendPiece'>
+
 // Headers of the line's frames: which call, which failure.
 
 /** Bytes of one text of a failure as JSON, and characters of one that has more: all texts fit the header of an `error` frame. */
 const MAX_TEXT_BYTES = 12 * 1024
 const CUT_CHARS = 2 * 1024
 
-/** Text before the handler event in the header of a `call`: the key of the function version. No key has a line end. */
-export function toCallTag(key: string): string {
-  return `${key}\n`
+/** Header of a `call`: the key of the function version, which has no line end, and the handler event. */
+export function joinCall(key: string, event: string): string {
+  return `${key}\n${event}`
 }
 
-/** A header of a `call` cut into key and handler event. @throws Error for one that is none */
+/** Such a header as key and handler event. @throws Error for one that is none */
 export function cutCall(header: string): { key: string; event: string } {
   const end = header.indexOf('\n')
   if (end === -1) throw new Error('call without a key')
@@ -146,13 +156,9 @@ export function toErrorHeader({ code, message, status, headers, detail }: Gatewa
 /** The failure in a header; null for a header without one. */
 export function fromErrorHeader(header: string): GatewayError | null {
   if (header === '') return null
-  const { code, message, status, headers, detail } = parseHeader(header) as Partial<GatewayError>
-  const known = code !== undefined && Object.hasOwn(ERROR_STATUS, code) ? (code as ErrorCode) : 'INTERNAL'
-  return new GatewayError(known, String(message), {
-    ...(status !== undefined && { status }),
-    ...(headers && { headers }),
-    ...(detail && { detail }),
-  })
+  const { code, message, ...facts } = parseHeader(header)
+  const known = Object.hasOwn(ERROR_STATUS, String(code)) ? (code as ErrorCode) : 'INTERNAL'
+  return new GatewayError(known, String(message), facts as ConstructorParameters<typeof GatewayError>[2])
 }
 
 /** How a call reached its worker, where that is worth reporting. */
@@ -180,7 +186,6 @@ export function fromFactsHeader(header: string): CallFacts {
 
 // Messages between the first process and an acceptor beside calls. Data that the structured clone takes.
 
-/** The outcome of upstream requests. */
 export type EdgeResult = 'answered' | 'failed' | 'refused' | 'left'
 
 /** A tree as the first process has read it. */
@@ -190,6 +195,20 @@ export interface AdoptMessage {
   discovery: Discovery
 }
 
+export interface BeginMessage {
+  kind: 'begin'
+  settings: Settings
+  controlPaths: readonly EndpointPath[]
+  /** Descriptors of the sockets to listen on. */
+  fds: readonly number[]
+  /** Where the gateway listens, its control plane's own socket among them: no function may be sent there. */
+  addresses: readonly Listening[]
+  wantsRequests: boolean
+  /** Processes of the gateway. */
+  processes: number
+  tree: AdoptMessage
+}
+
 /** An acceptor may run calls of a function itself. */
 export interface LeaseMessage {
   kind: 'lease'
@@ -197,7 +216,6 @@ export interface LeaseMessage {
   key: string
   /** 0 for an unlimited function. */
   slots: number
-  /** Its prepared program. */
   program: string | null
   /** JSON text of its workers' `start` frame. */
   header: string
@@ -205,32 +223,16 @@ export interface LeaseMessage {
 
 /** The fate of a worker that an acceptor asked for. */
 export type WorkerMessage =
-  | {
-      kind: 'worker'
-      ask: number
-      worker: Pick<StartedWorker, 'id' | 'uri' | 'isShared' | 'trust' | 'socketIndex' | 'pid'>
-    }
+  | { kind: 'worker'; ask: number; worker: Omit<StartedWorker, 'connection' | 'kill' | 'ended'> }
   | { kind: 'noWorker'; ask: number; error: string }
   | { kind: 'workerExit'; ask: number; exit: WorkerExit }
 
 export type ToAcceptor =
+  | BeginMessage
+  | AdoptMessage
   | LeaseMessage
   | { kind: 'recall'; id: number }
   | WorkerMessage
-  | {
-      kind: 'begin'
-      settings: Settings
-      controlPaths: readonly EndpointPath[]
-      /** Descriptors of the sockets to listen on. */
-      fds: readonly number[]
-      /** Where the gateway listens, its control plane's own socket among them: no function may be sent there. */
-      addresses: readonly Listening[]
-      wantsRequests: boolean
-      /** Processes of the gateway. */
-      processes: number
-      tree: AdoptMessage
-    }
-  | AdoptMessage
   | { kind: 'wants'; requests: boolean }
   | { kind: 'count'; id: number }
   /** All connections but `kept` are to go: others have fewer. */
@@ -238,23 +240,9 @@ export type ToAcceptor =
   | { kind: 'drain' }
   | { kind: 'close'; timeoutMs: number }
 
-/** A failed call of which only its acceptor knows. */
-interface FailedMessage {
-  kind: 'failed'
-  key: string | null
-  call: { id: string; trace: string; method: string; path: string }
-  /** As a header of the line. */
-  error: string
-}
-
-/** Output of a function in a worker of an acceptor. */
-interface OutputMessage {
-  kind: 'output'
-  key: string
-  stream: 'stdout' | 'stderr'
-  text: string
-  /** null outside any call. */
-  call: { id: string; trace: string } | null
+interface ReportedCall {
+  id: string
+  trace: string
 }
 
 export type FromAcceptor =
@@ -269,7 +257,12 @@ export type FromAcceptor =
       used: (readonly [id: number, calls: number])[]
       connections: number
     }
-  | FailedMessage
+  /** A failed call of which only its acceptor knows; `error` is a header of the line. */
+  | { kind: 'failed'; key: string | null; call: ReportedCall & { method: string; path: string }; error: string }
+  /** Output of a function in a worker of an acceptor; `call` is null outside any call. */
+  | { kind: 'output'; key: string; stream: 'stdout' | 'stderr'; text: string; call: ReportedCall | null }
+  /** A worker failed to load or ended by itself. */
+  | { kind: 'workerFailed'; key: string; error: string }
   | { kind: 'log'; level: 'info' | 'warn' | 'error'; message: string }
   | { kind: 'warning'; warning: Warning }
   /** Many calls of a function go over the line. */
@@ -280,6 +273,3 @@ export type FromAcceptor =
   | { kind: 'freed'; id: number }
   | { kind: 'startWorker'; ask: number; key: string; program: string | null; header: string }
   | { kind: 'stopWorker'; ask: number; graceMs: number }
-  | OutputMessage
-  /** A worker failed to load or ended by itself. */
-  | { kind: 'workerFailed'; key: string; error: string }

@@ -15,13 +15,13 @@ import type { Lifecycle } from '../core/transitions.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
 import type { Journal } from '../observe/journal.ts'
-import { type Metrics, addTo } from '../observe/metrics.ts'
-import type { WorkerSource } from '../runtime/started-worker.ts'
+import { addTo, type Metrics } from '../observe/metrics.ts'
+import type { WorkerSource } from '../runtime/socket-worker.ts'
 import { toLineRecord } from './acceptor-journal.ts'
 import { AcceptorProcess } from './acceptor-process.ts'
 import type { AcceptorDoorDeps } from './call-relay.ts'
 import { Leases, LentWorkers } from './leases.ts'
-import { type AdoptMessage, type EdgeResult, type FromAcceptor, fromErrorHeader } from './link.ts'
+import { type AdoptMessage, type EdgeResult, type FromAcceptor, fromErrorHeader, type ToAcceptor } from './link.ts'
 
 /** Milliseconds before an acceptor that died is replaced: first, largest; and how long one must have served to count as the first again. */
 const RESTART_DELAY_MS = { first: 100, max: 8000 } as const
@@ -37,13 +37,9 @@ interface ProcessesOptions {
   controlPaths: readonly EndpointPath[]
   /** Fronts beside this process. */
   count: number
-  /** Program of an acceptor. */
   entry: string
   door: Omit<AcceptorDoorDeps, 'findFunction' | 'journal'>
-  journal: Pick<
-    Journal,
-    'events' | 'wantsRequests' | 'requestLines' | 'callFailed' | 'output' | 'failure' | 'secrets' | 'log' | 'warn'
-  >
+  journal: Journal
   metrics: Pick<Metrics, 'add'>
   admission: ConstructorParameters<typeof Leases>[0]['admission']
   /** The facts with which an acceptor runs calls of a function; null where only this process can, or not now. */
@@ -86,23 +82,16 @@ export class Processes {
   #isDraining = false
 
   constructor(options: ProcessesOptions) {
+    const { clock, admission, count, prepare, journal } = options
     this.#options = options
-    this.#balanceTimer = new Timer(options.clock, true)
-    this.#places = Array.from({ length: options.count }, () => ({
-      acceptor: null,
-      timer: new Timer(options.clock, true),
-      failures: 0,
-      startedAt: 0,
-      connections: 0,
-    }))
-    this.#leases = new Leases({
-      clock: options.clock,
-      admission: options.admission,
-      processes: options.count + 1,
-      prepare: options.prepare,
-      findFunction: key => this.#functions.get(key) ?? null,
-    })
-    options.journal.events.onChange = () => this.#postWants()
+    this.#balanceTimer = new Timer(clock, true)
+    const toPlace = (): Place => {
+      return { acceptor: null, timer: new Timer(clock, true), failures: 0, startedAt: 0, connections: 0 }
+    }
+    this.#places = Array.from({ length: count }, toPlace)
+    const findFunction = (key: string): FunctionVersion | null => this.#functions.get(key) ?? null
+    this.#leases = new Leases({ clock, admission, processes: count + 1, prepare, findFunction })
+    journal.events.onChange = () => this.#post({ kind: 'wants', requests: journal.wantsRequests })
   }
 
   /** Processes that take connections now, this one among them. */
@@ -110,7 +99,6 @@ export class Processes {
     return 1 + this.#places.filter(({ acceptor }) => acceptor?.isServing === true).length
   }
 
-  /** The acceptors that live. */
   get acceptors(): { pid: number; isServing: boolean; connections: number; startedAt: number }[] {
     return this.#places.flatMap(({ acceptor, connections, startedAt }) =>
       acceptor?.pid == null ? [] : [{ pid: acceptor.pid, isServing: acceptor.isServing, connections, startedAt }],
@@ -132,9 +120,7 @@ export class Processes {
     this.#planBalance()
   }
 
-  /**
-   * A tree is in force here. Resolves when no acceptor answers by an older one: each has confirmed it, or is gone.
-   */
+  /** A tree is in force here. Resolves when no acceptor answers by an older one: each has confirmed it, or is gone. */
   async adopt(discovery: Discovery): Promise<void> {
     this.#tree = { kind: 'adopt', generation: (this.#tree?.generation ?? 0) + 1, discovery }
     for (const [key, fn] of this.#functions) if (!discovery.byKey.has(key)) this.#gone.set(key, fn)
@@ -150,10 +136,9 @@ export class Processes {
     await Promise.all(this.#places.map(({ acceptor }) => acceptor?.count()))
   }
 
-  /** The gateway stops: answers say so. */
   drain(): void {
     this.#isDraining = true
-    for (const { acceptor } of this.#places) acceptor?.post({ kind: 'drain' })
+    this.#post({ kind: 'drain' })
   }
 
   /** Lets the acceptors finish. Resolves when all are gone. */
@@ -171,33 +156,18 @@ export class Processes {
   }
 
   #start(place: Place): void {
-    const { clock, settings, controlPaths, entry, door, journal, addresses } = this.#options
+    const { clock, settings, controlPaths, entry, door, journal, addresses, dispatcher, sourceOf } = this.#options
     place.startedAt = clock.monotonic()
+    const { wantsRequests } = journal
+    const processes = this.#places.length + 1
     const acceptor = new AcceptorProcess({
       clock,
-      door: {
-        ...door,
-        journal,
-        findFunction: key => this.#findLast(key),
-      },
+      door: { ...door, journal, findFunction: key => this.#findLast(key) },
       entry,
       sockets: this.#sockets,
-      begin: {
-        settings,
-        controlPaths,
-        addresses: addresses(),
-        wantsRequests: journal.wantsRequests,
-        processes: this.#places.length + 1,
-        tree: this.#tree!,
-      },
-      onServing: () => {
-        if (this.#isDraining) acceptor.post({ kind: 'drain' })
-      },
+      begin: { settings, controlPaths, addresses: addresses(), wantsRequests, processes, tree: this.#tree! },
       onLines: bytes => journal.requestLines(bytes, line => toLineRecord(line, this.#functions)),
-      onMessage: message => {
-        this.#handle(acceptor, lent, message)
-        if (message.kind === 'counts') place.connections = message.connections
-      },
+      onMessage: message => this.#handle(place, acceptor, lent, message),
       onEnd: reason => {
         lent.close()
         this.#leases.drop(acceptor)
@@ -206,21 +176,25 @@ export class Processes {
     })
     const lent = new LentWorkers({
       clock,
-      dispatcher: this.#options.dispatcher,
-      sourceOf: this.#options.sourceOf,
+      dispatcher,
+      sourceOf,
       findFunction: key => this.#functions.get(key) ?? null,
       post: message => acceptor.post(message),
     })
     place.acceptor = acceptor
   }
 
-  #handle(acceptor: AcceptorProcess, lent: LentWorkers, message: FromAcceptor): void {
+  #handle(place: Place, acceptor: AcceptorProcess, lent: LentWorkers, message: FromAcceptor): void {
     const { journal, metrics, edgeResults } = this.#options
     switch (message.kind) {
+      case 'serving':
+        if (this.#isDraining) acceptor.post({ kind: 'drain' })
+        return
       case 'counts':
         if (message.counts !== null) metrics.add(message.counts)
         if (message.edge !== null) addTo(edgeResults, message.edge)
         this.#leases.note(acceptor, message.used)
+        place.connections = message.connections
         return
       case 'ask':
         // A function that cannot be prepared fails its calls with the reason.
@@ -241,34 +215,33 @@ export class Processes {
       case 'log':
         journal.log(message.level, message.message)
         return
-      case 'serving':
-      case 'adopted':
-        return
       case 'warning':
         journal.warn(message.warning)
         return
+      case 'output': {
+        const fn = this.#findLast(message.key)
+        if (fn !== null) journal.output(fn, message.stream, journal.secrets.hide(fn, message.text), message.call)
+        return
+      }
+      case 'failed': {
+        const error = fromErrorHeader(message.error)
+        const fn = this.#findLast(message.key ?? '')
+        if (error !== null) journal.callFailed({ fn, ...message.call }, error)
+        return
+      }
+      case 'workerFailed': {
+        const error = fromErrorHeader(message.error)
+        const fn = this.#findLast(message.key)
+        if (error !== null && fn !== null) journal.failure(fn, journal.secrets.hideIn(fn, error))
+        return
+      }
       default:
-        this.#report(message)
     }
   }
 
   /** The function of a key: of the catalog in force, or the last one that had it. */
   #findLast(key: string): FunctionVersion | null {
     return this.#functions.get(key) ?? this.#gone.get(key) ?? null
-  }
-
-  /** An acceptor's report of a function. */
-  #report(message: Extract<FromAcceptor, { kind: 'failed' | 'workerFailed' | 'output' }>): void {
-    const { journal } = this.#options
-    const fn = this.#findLast(message.key ?? '')
-    if (message.kind === 'output') {
-      if (fn !== null) journal.output(fn, message.stream, journal.secrets.hide(fn, message.text), message.call)
-      return
-    }
-    const error = fromErrorHeader(message.error)
-    if (error === null) return
-    if (message.kind === 'failed') journal.callFailed({ fn, ...message.call }, error)
-    else if (fn !== null) journal.failure(fn, journal.secrets.hideIn(fn, error))
   }
 
   #handleEnd(place: Place, reason: string | null): void {
@@ -280,10 +253,8 @@ export class Processes {
     if (now - place.startedAt >= RESTART_RESET_MS) place.failures = 0
     const delay = backoffDelay(place.failures, RESTART_DELAY_MS)
     place.failures += 1
-    journal.log(
-      'warn',
-      `a gateway process is gone (${reason ?? 'it was asked to end'}): another one follows in ${delay} ms`,
-    )
+    const why = reason ?? 'it was asked to end'
+    journal.log('warn', `a gateway process is gone (${why}): another one follows in ${delay} ms`)
     place.timer.set(delay, () => this.#start(place))
   }
 
@@ -305,9 +276,8 @@ export class Processes {
       if (count !== null) serving[at]!.acceptor!.post({ kind: 'shed', kept: count })
   }
 
-  #postWants(): void {
-    const requests = this.#options.journal.wantsRequests
-    for (const { acceptor } of this.#places) acceptor?.post({ kind: 'wants', requests })
+  #post(message: ToAcceptor): void {
+    for (const { acceptor } of this.#places) acceptor?.post(message)
   }
 }
 

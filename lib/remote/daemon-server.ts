@@ -8,9 +8,9 @@ import { once } from 'node:events'
 import net from 'node:net'
 import tls from 'node:tls'
 import { type Clock, Timer } from '../core/clock.ts'
+import { greetGateway, type Role, toProblem } from '../runtime/greeting.ts'
+import { encodeFrame, FrameReader, KIND } from '../runtime/wire-protocol.ts'
 import { isAnswered, parseSocketUri, toBinding } from '../runtime/worker-socket.ts'
-import { DaemonGreeting, GreetingError, type Role } from '../runtime/greeting.ts'
-import { encodeFrame, KIND } from '../runtime/wire-protocol.ts'
 
 /** Milliseconds a connection has to prove itself and to say what it is for. */
 const PROOF_TIMEOUT_MS = 5000
@@ -18,7 +18,6 @@ const PROOF_TIMEOUT_MS = 5000
 const MAX_UNPROVEN = 256
 /** Only the user of the daemon may connect to its socket. */
 const SOCKET_MODE = 0o600
-
 /** Milliseconds a peer has to read why its connection ends. */
 const LAST_WORD_MS = 5000
 
@@ -30,7 +29,6 @@ export function endWith(socket: net.Socket, code: 'start' | 'protocol', message:
   socket.end(encodeFrame(KIND.error, 0, JSON.stringify({ code, message }), null), () => socket.destroy())
 }
 
-/** A gateway's connection, proved. */
 export interface Peer extends Role {
   socket: net.Socket
   /** Bytes that it sent already. */
@@ -109,41 +107,42 @@ export class DaemonServer {
   }
 
   #accept(raw: net.Socket): void {
-    const { context, secret, clock } = this.#options
-    const from = raw.remoteAddress === undefined ? 'a process of this machine' : `${raw.remoteAddress}`
+    const { context, secret, clock, onPeer, onRefused } = this.#options
+    const from = raw.remoteAddress ?? 'a process of this machine'
     const socket = context === null ? raw : new tls.TLSSocket(raw, { isServer: true, secureContext: context })
     const [oldest] = this.#unproven
     if (oldest !== undefined && this.#unproven.size >= MAX_UNPROVEN) oldest.destroy()
     this.#unproven.add(raw)
-    const timer = clock.setTimeout(() => refuse('it did not prove itself in time'), PROOF_TIMEOUT_MS)
-    timer.unref?.()
+    const timer = new Timer(clock, true)
     const settle = (): void => {
-      clock.clearTimeout(timer)
+      timer.clear()
       this.#unproven.delete(raw)
       socket.off('data', onData)
     }
     const refuse = (reason: string): void => {
       if (!this.#unproven.has(raw)) return
       settle()
-      this.#options.onRefused(from, reason)
+      onRefused(from, reason)
       endWith(socket, 'protocol', reason, clock)
     }
-    const greeting = new DaemonGreeting({
-      secret,
-      send: frame => void socket.write(frame),
-      binding: () => toBinding(socket),
-    })
+    const reader = new FrameReader(() => {})
+    let role: Role | null = null
     const onData = (chunk: Buffer): void => {
       try {
-        const opened = greeting.push(chunk)
-        if (opened === null) return
+        const taken = reader.push(chunk)
+        if (role === null) return
         settle()
         socket.pause()
-        this.#options.onPeer({ ...opened, socket })
+        onPeer({ ...role, socket, rest: chunk.subarray(taken) })
       } catch (error) {
-        refuse(error instanceof GreetingError ? error.message : String(error))
+        refuse(toProblem(error))
       }
     }
+    const send = (frame: Buffer): void => void socket.write(frame)
+    greetGateway(reader, { secret, send, binding: () => toBinding(socket) }, given => {
+      role = given
+    })
+    timer.set(PROOF_TIMEOUT_MS, () => refuse('it did not prove itself in time'))
     for (const each of new Set([raw, socket])) {
       each.on('error', () => {})
       each.once('close', () => {

@@ -6,6 +6,7 @@
 import net from 'node:net'
 import { type Clock, Timer, within } from '../core/clock.ts'
 import type { FolderContent } from '../files/folder-content.ts'
+import { toProblem } from '../runtime/greeting.ts'
 import { encodeFrame, encodeHello, FrameReader, KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
 import { endWith, type Peer } from './daemon-server.ts'
 
@@ -43,17 +44,15 @@ export class GatewayRelay {
   readonly #local: net.Socket
   /** Process (and group) by worker; 0 where it is not known. */
   readonly #workers = new Map<string, number>()
-  readonly #timer: Timer
-  #heardAt: number
+  readonly #silence: Timer
   #isOver = false
 
   constructor(options: GatewayRelayOptions) {
     this.#options = options
     const { peer, uri, clock } = options
-    this.#timer = new Timer(clock, true)
+    this.#silence = new Timer(clock, true)
     this.#remote = peer.socket
     this.#local = net.connect({ path: uri.slice('unix:'.length) })
-    this.#heardAt = clock.monotonic()
     const fromRemote = new FrameReader((kind, id, header, body) => this.#handleRemote(kind, id, header, body))
     const fromLocal = new FrameReader((kind, id, header, body) => this.#handleLocal(kind, id, header, body))
     this.#follow(this.#remote, fromRemote, 'connection closed')
@@ -65,7 +64,7 @@ export class GatewayRelay {
     })
     this.#remote.on('drain', () => this.#local.resume())
     this.#local.write(encodeHello({ role: 'control' }))
-    this.#watch()
+    this.#awaitFrame()
     this.#push(fromRemote, peer.rest)
     this.#remote.resume()
   }
@@ -75,7 +74,7 @@ export class GatewayRelay {
     if (this.#isOver) return
     this.#isOver = true
     const { clock, onWorker, onClose } = this.#options
-    this.#timer.clear()
+    this.#silence.clear()
     for (const worker of this.#workers.keys()) onWorker(worker, null)
     this.#local.destroy()
     endWith(this.#remote, 'start', reason, clock)
@@ -85,45 +84,29 @@ export class GatewayRelay {
   #follow(socket: net.Socket, reader: FrameReader, reason: string): void {
     socket.on('data', chunk => this.#push(reader, chunk))
     socket.on('error', () => {})
-    socket.once('end', () => this.close(reason))
-    socket.once('close', () => this.close(reason))
+    for (const event of ['end', 'close']) socket.once(event, () => this.close(reason))
   }
 
   #push(reader: FrameReader, chunk: Buffer): void {
-    if (this.#isOver) return
     try {
-      reader.push(chunk)
+      if (!this.#isOver) reader.push(chunk)
     } catch (error) {
-      this.close(`protocol error: ${(error as Error).message}`)
+      this.close(toProblem(error))
     }
   }
 
   /** A cut cable closes nothing: who is not heard of any more is gone, and its workers with it. */
-  #watch(): void {
-    const { clock } = this.#options
-    const left = this.#heardAt + SILENCE_MS - clock.monotonic()
-    if (left <= 0) {
-      this.close(`nothing was heard for ${SILENCE_MS / 1000} s`)
-      return
-    }
-    this.#timer.set(left, () => this.#watch())
+  #awaitFrame(): void {
+    this.#silence.set(SILENCE_MS, () => this.close(`nothing was heard for ${SILENCE_MS / 1000} s`))
   }
 
   #handleRemote(kind: Kind, id: number, header: string, body: Buffer): void {
     if (this.#isOver) return
-    this.#heardAt = this.#options.clock.monotonic()
-    switch (kind) {
-      case KIND.start:
-        void this.#start(id, parseHeader(header))
-        return
-      case KIND.stop:
-      case KIND.ping:
-      case KIND.pong:
-        this.#local.write(encodeFrame(kind, id, header, body))
-        return
-      default:
-        this.close(`protocol error: a daemon does not take frames of kind ${kind}`)
-    }
+    this.#awaitFrame()
+    if (kind === KIND.start) void this.#start(id, parseHeader(header))
+    else if (kind === KIND.stop || kind === KIND.ping || kind === KIND.pong)
+      this.#local.write(encodeFrame(kind, id, header, body))
+    else this.close(`protocol error: a daemon does not take frames of kind ${kind}`)
   }
 
   async #start(id: number, header: Header): Promise<void> {
@@ -136,32 +119,24 @@ export class GatewayRelay {
   }
 
   #handleLocal(kind: Kind, id: number, header: string, body: Buffer): void {
-    switch (kind) {
-      case KIND.ready:
-        void this.#tellReady(parseHeader(header))
-        return
-      case KIND.started: {
-        const { uri, ...fields } = parseHeader(header)
-        const worker = String(fields.worker)
-        this.#workers.set(worker, Number(fields.pid) || 0)
-        this.#options.onWorker(worker, String(uri))
-        // It is reached through the socket of this daemon.
-        this.#send(kind, id, JSON.stringify(fields), null)
-        return
-      }
-      case KIND.exited: {
-        const worker = String(parseHeader(header).worker)
-        this.#workers.delete(worker)
-        this.#options.onWorker(worker, null)
-        this.#send(kind, id, header, body)
-        return
-      }
-      default:
-        this.#send(kind, id, header, body)
+    if (kind === KIND.ready) {
+      void this.#sendReady(parseHeader(header))
+      return
     }
+    if (kind !== KIND.started && kind !== KIND.exited) {
+      this.#send(kind, id, header, body)
+      return
+    }
+    // A worker is reached through the socket of this daemon: the gateway does not learn its address.
+    const { uri, ...fields } = parseHeader(header)
+    const worker = String(fields.worker)
+    if (kind === KIND.started) this.#workers.set(worker, Number(fields.pid) || 0)
+    else this.#workers.delete(worker)
+    this.#options.onWorker(worker, kind === KIND.started ? String(uri) : null)
+    this.#send(kind, id, JSON.stringify(fields), null)
   }
 
-  async #tellReady(header: Header): Promise<void> {
+  async #sendReady(header: Header): Promise<void> {
     const { clock, content } = this.#options
     const found = await within(clock, CONTENT_WAIT_MS, content())
     this.#send(KIND.ready, 0, JSON.stringify(found === null ? header : { ...header, content: found }), null)

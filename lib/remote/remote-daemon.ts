@@ -12,7 +12,7 @@ import { isLoopback } from '../config/setting-checks.ts'
 import type { Settings } from '../config/settings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type Clock, within } from '../core/clock.ts'
-import { type GatewayError, toGatewayError } from '../core/errors.ts'
+import { GatewayError } from '../core/errors.ts'
 import { Descriptors } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { SharedPacks } from '../dependencies/shared-packs.ts'
@@ -25,9 +25,8 @@ import { createSchemas } from '../gateway/serving.ts'
 import type { LogRecord } from '../observe/events.ts'
 import { OutputBudget } from '../observe/function-output.ts'
 import { Journal } from '../observe/journal.ts'
-import type { SocketHealth } from '../runtime/daemon.ts'
 import type { Preparer, Runtime } from '../runtime/runtime.ts'
-import { killGroup } from '../runtime/started-worker.ts'
+import { killGroup, type SocketHealth } from '../runtime/daemon.ts'
 import { DaemonServer, endWith, type Peer } from './daemon-server.ts'
 import { GatewayRelay } from './gateway-relay.ts'
 import { PathMap, WorkerRelay } from './worker-relay.ts'
@@ -83,7 +82,7 @@ function checkTrust({ isolation, runtimeSecret }: Settings, listen: string): voi
     )
 }
 
-function toContext({ certFile, keyFile }: { certFile: string; keyFile: string }): tls.SecureContext {
+function toContext({ certFile, keyFile }: NonNullable<RemoteDaemonOptions['tls']>): tls.SecureContext {
   try {
     return tls.createSecureContext({ cert: readFileSync(certFile), key: readFileSync(keyFile), minVersion: 'TLSv1.2' })
   } catch (error) {
@@ -95,10 +94,9 @@ class ListeningDaemon implements RemoteDaemon {
   uri = ''
   readonly settings: Settings
   readonly #options: RemoteDaemonOptions
-  readonly #host: Host
+  readonly #clock: Clock
   readonly #journal: Journal
   readonly #parts: ReturnType<typeof createRuntimes>
-  readonly #packs: SharedPacks
   readonly #runtime: Runtime
   readonly #loader: CatalogLoader
   readonly #relays: Relays
@@ -109,61 +107,66 @@ class ListeningDaemon implements RemoteDaemon {
 
   constructor(settings: Settings, host: Host, options: RemoteDaemonOptions) {
     this.settings = settings
-    this.#host = host
     this.#options = options
     const { clock } = host
-    const { functionsRoot } = settings
+    const { runtime } = options
+    const { functionsRoot: root } = settings
+    this.#clock = clock
     this.#refusals = new OutputBudget(clock)
-    this.#journal = new Journal({ clock, functionsRoot: null, accessLog: false })
-    this.#journal.on('log', options.onLog)
-    this.#packs = new SharedPacks(functionsRoot)
-    const journal = this.#journal
+    const journal = new Journal({ clock, functionsRoot: null, accessLog: false })
+    journal.on('log', options.onLog)
+    this.#journal = journal
+    const packs = new SharedPacks(root)
     const context: GatewayContext = {
-      ...{ ...host, settings, journal, packs: this.#packs, loaded: null },
+      ...{ ...host, settings, journal, packs, loaded: null },
       descriptors: new Descriptors(),
       lifecycle: { starting: false, draining: false },
       catalog: () => this.#catalog,
     }
     this.#parts = createRuntimes(context)
-    this.#runtime = this.#parts.runtimes.byName.get(options.runtime)!
-    const schemas = createSchemas({ functionsRoot, production: true, isolation: 'process' }, journal).store
+    this.#runtime = this.#parts.runtimes.byName.get(runtime)!
+    const schemas = createSchemas({ functionsRoot: root, production: true, isolation: 'process' }, journal).store
     this.#loader = createCatalogLoader(context, [], schemas)
     const preparer = new StartPreparer({
-      runtime: options.runtime,
-      root: functionsRoot,
+      runtime,
+      root,
       clock,
       preparer: this.#runtime.preparer,
-      functions: () => this.#catalog.functions,
+      find: key => this.#catalog.functions.get(key),
       isChanged: fn => findChange(this.#catalog.snapshot, fn) !== null,
       reload: () => this.#reload(),
     })
-    const content = new FolderReader(functionsRoot)
+    const content = new FolderReader(root)
     this.#relays = new Relays({
       clock,
-      root: functionsRoot,
+      root,
       health: () => this.#runtime.health().sockets[0]!,
       content: () => content.read(),
       toStart: header => preparer.toStart(header),
       packsOf: key => {
         const fn = this.#catalog.functions.get(key)
-        return fn === undefined ? [] : this.#packs.dirsOf(fn)
+        return fn === undefined ? [] : packs.dirsOf(fn)
       },
-      onNote: text => this.#journal.log('info', text),
+      onNote: text => journal.log('info', text),
     })
   }
 
   async start(context: tls.SecureContext | null): Promise<void> {
-    const { listen } = this.#options
+    const { listen, runtime } = this.#options
     await this.#reload()
     await this.#runtime.start()
     const { up, reason } = this.#runtime.health().sockets[0]!
-    if (!up) throw new RemoteDaemonError(`the ${this.#options.runtime} daemon does not start: ${reason}`)
+    if (!up) throw new RemoteDaemonError(`the ${runtime} daemon does not start: ${reason}`)
+    const isUnix = listen.startsWith('unix:')
     this.#server = new DaemonServer({
-      secret: listen.startsWith('unix:') ? null : this.settings.runtimeSecret,
-      context: listen.startsWith('unix:') ? null : context,
-      clock: this.#host.clock,
+      secret: isUnix ? null : this.settings.runtimeSecret,
+      context: isUnix ? null : context,
+      clock: this.#clock,
       onPeer: peer => this.#relays.take(peer),
-      onRefused: (from, why) => this.#tellRefused(from, why),
+      onRefused: (from, why) => {
+        const line = this.#refusals.take(from, `refused ${from}: ${why}`)
+        if (line !== '') this.#journal.log('warn', line)
+      },
     })
     try {
       this.uri = await this.#server.listen(listen)
@@ -192,37 +195,25 @@ class ListeningDaemon implements RemoteDaemon {
     this.#catalog = await this.#loader.load(null)
     this.#parts.dependencies.retain(this.#catalog.functions)
   }
-
-  #tellRefused(from: string, why: string): void {
-    const line = this.#refusals.take(from, `refused ${from}: ${why}`)
-    if (line !== '') this.#journal.log('warn', line)
-  }
 }
 
 // The gateways of one daemon, with their workers.
 
 interface RelaysOptions {
   clock: Clock
-  /** Full path of the functions folder. */
   root: string
-  /** The daemon process. */
   health(): SocketHealth
   content(): Promise<FolderContent | null>
-  toStart(header: Record<string, unknown>): Promise<Record<string, unknown>>
+  toStart(header: Header): Promise<Header>
   packsOf(key: string): readonly string[]
   onNote(text: string): void
 }
 
-interface RemoteWorker {
-  uri: string
-  control: GatewayRelay
-}
-
 export class Relays {
   readonly #options: RelaysOptions
-  readonly #workers = new Map<string, RemoteWorker>()
-  /** Each with the connections to its workers. */
-  readonly #controls = new Map<GatewayRelay, Set<WorkerRelay>>()
+  /** Where each worker listens, and the connections of its gateway's workers. */
+  readonly #workers = new Map<string, { uri: string; relays: Set<WorkerRelay> }>()
+  readonly #controls = new Set<GatewayRelay>()
 
   constructor(options: RelaysOptions) {
     this.#options = options
@@ -233,13 +224,12 @@ export class Relays {
     else this.#addWorker(peer)
   }
 
-  /** @param reason - for every gateway */
   close(reason: string): void {
-    for (const control of [...this.#controls.keys()]) control.close(reason)
+    for (const control of this.#controls) control.close(reason)
   }
 
   #addControl(peer: Peer): void {
-    const { health, clock, content, toStart, onNote } = this.#options
+    const { health, onNote } = this.#options
     const { up, reason, uri } = health()
     if (!up || uri === '') {
       this.#refuse(peer, reason)
@@ -247,35 +237,33 @@ export class Relays {
     }
     const from = peer.socket.remoteAddress ?? 'this machine'
     onNote(`a gateway connected from ${from}`)
+    const relays = new Set<WorkerRelay>()
     const control = new GatewayRelay({
+      ...this.#options,
       peer,
       uri,
-      clock,
-      content,
-      toStart,
       onWorker: (worker, workerUri) => {
         if (workerUri === null) this.#workers.delete(worker)
-        else this.#workers.set(worker, { uri: workerUri, control })
+        else this.#workers.set(worker, { uri: workerUri, relays })
       },
       endProcess: killGroup,
       onClose: () => {
-        for (const relay of this.#controls.get(control) ?? []) relay.close()
+        for (const relay of relays) relay.close()
         this.#controls.delete(control)
         onNote(`the gateway at ${from} is gone`)
       },
     })
-    this.#controls.set(control, new Set())
+    this.#controls.add(control)
   }
 
   #addWorker(peer: Peer): void {
     const worker = this.#workers.get(peer.worker)
-    const relays = worker && this.#controls.get(worker.control)
-    if (worker === undefined || relays === undefined) {
+    if (worker === undefined) {
       this.#refuse(peer, `unknown worker ${JSON.stringify(peer.worker)}`)
       return
     }
-    const { root, clock, packsOf } = this.#options
-    const relay = new WorkerRelay({ peer, uri: worker.uri, root, clock, packsOf })
+    const { uri, relays } = worker
+    const relay = new WorkerRelay({ ...this.#options, peer, uri })
     relays.add(relay)
     peer.socket.once('close', () => relays.delete(relay))
   }
@@ -295,16 +283,14 @@ type Header = Record<string, unknown>
 
 interface StartPreparerOptions {
   runtime: RuntimeName
-  /** Full path of the functions folder. */
   root: string
   clock: Clock
   /** Null for a runtime whose functions need nothing. */
   preparer: Preparer | null
-  /** The functions of the tree as it was read last, by key. */
-  functions(): ReadonlyMap<string, FunctionVersion>
+  /** The function of a key in the tree as it was read last. */
+  find(key: string): FunctionVersion | undefined
   /** True when its files are not what was read. */
   isChanged(fn: FunctionVersion): boolean
-  /** Reads the tree again. */
   reload(): Promise<void>
 }
 
@@ -327,8 +313,11 @@ export class StartPreparer {
     const map = new PathMap(String(header.root ?? ''), root)
     const dir = map.toHere(header.dir)
     const entry = map.toHere(header.entry)
-    if (!(await isFile(entry)))
-      throw new Error(`${entry.slice(root.length + 1)} is missing in the daemon's folder ${root}`)
+    const isFile = await stat(entry).then(
+      stats => stats.isFile(),
+      () => false,
+    )
+    if (!isFile) throw new Error(`${entry.slice(root.length + 1)} is missing in the daemon's folder ${root}`)
     const program = await this.#prepare(String(header.key), entry)
     const { key, name, version } = header
     return { key, runtime, name, version, dir, entry, ...(program !== null && { binary: program }) }
@@ -342,7 +331,8 @@ export class StartPreparer {
     const work = preparer.prepare(fn).then(
       program => ({ program }),
       error => {
-        throw error instanceof Error && 'detail' in error ? new Error(toText(toGatewayError(error))) : error
+        const hint = error instanceof GatewayError ? error.detail?.hint : undefined
+        throw hint === undefined ? error : new Error(`${error.message} (${hint})`)
       },
     )
     const prepared = await within(clock, PREPARE_WAIT_MS, work)
@@ -351,29 +341,12 @@ export class StartPreparer {
   }
 
   async #find(key: string, entry: string): Promise<FunctionVersion> {
-    const known = this.#look(key, entry)
-    if (known !== null && !this.#options.isChanged(known)) return known
-    await this.#options.reload()
-    const found = this.#look(key, entry)
-    if (found === null) throw new Error(`the daemon finds no function ${key} in ${this.#options.root}`)
+    const { root, find, isChanged, reload } = this.#options
+    const known = find(key)
+    if (known?.entryPath === entry && !isChanged(known)) return known
+    await reload()
+    const found = find(key)
+    if (found?.entryPath !== entry) throw new Error(`the daemon finds no function ${key} in ${root}`)
     return found
-  }
-
-  #look(key: string, entry: string): FunctionVersion | null {
-    const found = this.#options.functions().get(key)
-    return found?.entryPath === entry ? found : null
-  }
-}
-
-function toText(error: GatewayError): string {
-  const hint = error.detail?.hint
-  return hint === undefined ? error.message : `${error.message} (${hint})`
-}
-
-async function isFile(path: string): Promise<boolean> {
-  try {
-    return (await stat(path)).isFile()
-  } catch {
-    return false
   }
 }

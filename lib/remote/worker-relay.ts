@@ -3,15 +3,12 @@
 import net from 'node:net'
 import { posix } from 'node:path'
 import { Transform } from 'node:stream'
-import type { Clock } from '../core/clock.ts'
-import { OpeningReader } from '../runtime/greeting.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { encodeFrame, encodeHello, FrameReader, KIND, type Kind, parseHeader } from '../runtime/wire-protocol.ts'
 import type { Peer } from './daemon-server.ts'
 
 /** Milliseconds a gateway has to send `start`. */
 const START_TIMEOUT_MS = 15_000
-const MAX_START_BYTES = 4 * 1024 * 1024
-const START = new Map<number, number>([[KIND.start, MAX_START_BYTES]])
 /** Kinds whose header may name files, with the fields that do. */
 const NAMING: ReadonlyMap<Kind, readonly string[]> = new Map([
   [KIND.ready, ['files']],
@@ -34,28 +31,48 @@ interface WorkerRelayOptions {
 export class WorkerRelay {
   readonly #options: WorkerRelayOptions
   readonly #local: net.Socket
-  readonly #reader = new OpeningReader()
-  readonly #timer: NodeJS.Timeout
 
   constructor(options: WorkerRelayOptions) {
     this.#options = options
     const { peer, uri, clock } = options
     const { socket } = peer
-    this.#local = net.connect({ path: uri.slice('unix:'.length), allowHalfOpen: true })
-    this.#timer = clock.setTimeout(() => this.close(), START_TIMEOUT_MS)
+    const local = net.connect({ path: uri.slice('unix:'.length), allowHalfOpen: true })
+    this.#local = local
+    const timer = new Timer(clock)
+    timer.set(START_TIMEOUT_MS, () => this.close())
     for (const [one, other] of [
-      [socket, this.#local],
-      [this.#local, socket],
+      [socket, local],
+      [local, socket],
     ] as const) {
       one.on('error', () => other.destroy())
       one.once('close', () => {
-        clock.clearTimeout(this.#timer)
+        timer.clear()
         other.destroy()
       })
     }
-    socket.on('data', this.#onData)
+    const reader = new FrameReader(() => {})
+    let start: { id: number; header: string } | null = null
+    reader.guard([KIND.start], (_kind, id, header) => {
+      reader.stop()
+      start = { id, header }
+    })
+    const onData = (chunk: Buffer): void => {
+      try {
+        const taken = reader.push(chunk)
+        if (start === null) return
+        socket.off('data', onData)
+        socket.pause()
+        timer.clear()
+        this.#join(start.id, parseHeader(start.header), chunk.subarray(taken))
+      } catch (error) {
+        const { message } = error as Error
+        socket.end(encodeFrame(KIND.error, 0, JSON.stringify({ code: 'protocol', message }), null))
+        this.close()
+      }
+    }
+    socket.on('data', onData)
     socket.resume()
-    this.#onData(peer.rest)
+    onData(peer.rest)
   }
 
   close(): void {
@@ -63,49 +80,31 @@ export class WorkerRelay {
     this.#local.destroy()
   }
 
-  readonly #onData = (chunk: Buffer): void => {
-    const { peer, clock } = this.#options
-    try {
-      this.#reader.push(chunk)
-      const frame = this.#reader.next(START)
-      if (frame === null) return
-      peer.socket.off('data', this.#onData)
-      peer.socket.pause()
-      clock.clearTimeout(this.#timer)
-      this.#join(frame.id, parseHeader(frame.header))
-    } catch (error) {
-      const message = (error as Error).message
-      peer.socket.end(encodeFrame(KIND.error, 0, JSON.stringify({ code: 'protocol', message }), null))
-      this.close()
-    }
-  }
-
-  #join(id: number, header: Record<string, unknown>): void {
+  /** @param rest - bytes behind the `start` */
+  #join(id: number, header: Record<string, unknown>, rest: Buffer): void {
     const { root, packsOf, peer } = this.#options
     const map = new PathMap(String(header.root ?? ''), root)
-    const start = {
-      ...header,
-      root,
-      dir: map.toHere(header.dir),
-      entry: map.toHere(header.entry),
-      packs: packsOf(String(header.key)),
-    }
+    const paths = { root, dir: map.toHere(header.dir), entry: map.toHere(header.entry) }
+    const start = { ...header, ...paths, packs: packsOf(String(header.key)) }
     const local = this.#local
     local.write(encodeHello({ role: 'worker' }))
     local.write(encodeFrame(KIND.start, id, JSON.stringify(start), null))
-    local.write(this.#reader.rest())
+    local.write(rest)
     peer.socket.pipe(local)
     if (map.isSame) local.pipe(peer.socket)
-    else local.pipe(toRenaming(map, header, error => local.destroy(error))).pipe(peer.socket)
+    else {
+      const renaming = createRenaming(map, header)
+      renaming.on('error', error => local.destroy(error))
+      local.pipe(renaming).pipe(peer.socket)
+    }
   }
 }
 
 /** Frames of a worker as they come, with its files named as the gateway knows them. */
-function toRenaming(map: PathMap, start: Record<string, unknown>, onError: (error: Error) => void): Transform {
+function createRenaming(map: PathMap, start: Record<string, unknown>): Transform {
   const { max_body_bytes: most } = (start.context ?? {}) as { max_body_bytes?: unknown }
-  const put = (frame: Buffer): void => void renaming.push(frame)
   const reader = new FrameReader(
-    (kind, id, header, body) => put(encodeFrame(kind, id, rename(map, kind, header), body)),
+    (kind, id, header, body) => renaming.push(encodeFrame(kind, id, rename(map, kind, header), body)),
     typeof most === 'number' ? most : 0,
   )
   const renaming = new Transform({
@@ -114,12 +113,10 @@ function toRenaming(map: PathMap, start: Record<string, unknown>, onError: (erro
         reader.push(chunk)
         done()
       } catch (error) {
-        onError(error as Error)
         done(error as Error)
       }
     },
   })
-  renaming.on('error', () => {})
   return renaming
 }
 

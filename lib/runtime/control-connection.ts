@@ -1,11 +1,11 @@
 /** The control connection to one daemon. Owner: §1, pages runtime/daemon and runtime/wire-protocol. */
 
 import type net from 'node:net'
-import { type Clock, Timer } from '../core/clock.ts'
-import { connectPeer, needsProof, NO_TRUST, type PeerTrust } from './worker-socket.ts'
-import type { WorkerExit } from './started-worker.ts'
-import type { OfferedWorker } from './ready-workers.ts'
+import { type Clock, Timer, within } from '../core/clock.ts'
+import { toProblem } from './greeting.ts'
+import type { WorkerExit } from './socket-worker.ts'
 import { encodeFrame, encodeHello, FrameReader, KIND, type Kind, parseHeader } from './wire-protocol.ts'
+import { dial, greet, NO_TRUST, type PeerTrust } from './worker-socket.ts'
 
 /** Milliseconds a daemon has to answer `hello`. */
 export const DAEMON_READY_TIMEOUT_MS = 10_000
@@ -18,6 +18,8 @@ const PING_MISSES = 4
 const READ_BYTES = 16 * 1024
 /** Bytes that may wait for a daemon to read before what it asks for is not answered any more. */
 const MAX_WAITING_BYTES = 64 * 1024
+
+type Header = Record<string, unknown>
 
 /** A daemon's `ready`. */
 export interface DaemonInfo {
@@ -36,20 +38,27 @@ export interface DaemonWorker {
   pid: number
 }
 
+/** A worker that waits for its function. */
+export interface OfferedWorker extends DaemonWorker {
+  /** Ends of the names of entry files that it is prepared for; empty: all. */
+  entries: readonly string[]
+  /** It becomes the program whose path it reads first. */
+  takesProgram: boolean
+}
+
 interface ControlEvents {
   onReady(info: DaemonInfo): void
   /** Called once; pending starts are rejected before it. Not called after `close`. */
   onLost(reason: string): void
   onLog(worker: string, stream: 'stdout' | 'stderr', text: string): void
   onExited(worker: string, exit: WorkerExit): void
-  /** A worker that waits for its function. Absent: the daemon does not offer such. */
+  /** Absent: the daemon does not offer workers that wait. */
   onOffered?: ((worker: OfferedWorker) => void) | undefined
   /** It cannot start workers, whatever their functions, and why; null when it can. Reported again while it lasts. */
   onTrouble(reason: string | null): void
 }
 
 interface PendingStart {
-  timer: NodeJS.Timeout
   resolve(worker: DaemonWorker): void
   reject(error: Error): void
 }
@@ -61,12 +70,12 @@ export class ControlConnection {
   readonly #socket: net.Socket
   readonly #reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body))
   readonly #starts = new Map<number, PendingStart>()
-  #nextId = 0
+  readonly #timer: Timer
+  #lastId = 0
   #isReady = false
   #isOver = false
   #misses = 0
-  readonly #timer: Timer
-  #problem: string | null = null
+  #problem = 'connection closed'
 
   constructor(uri: string, clock: Clock, events: ControlEvents, trust: PeerTrust = NO_TRUST) {
     this.#uri = uri
@@ -74,45 +83,35 @@ export class ControlConnection {
     this.#events = events
     this.#timer = new Timer(clock, true)
     const bytes = Buffer.allocUnsafeSlow(READ_BYTES)
-    this.#socket = connectPeer(uri, trust, {
-      toReadInto: () => bytes,
-      onRead: length => this.#read(bytes.subarray(0, length)),
-      onProven: rest => {
-        this.#sendHello()
-        this.#read(rest)
-      },
-      onProblem: text => this.#lose(text),
+    this.#socket = dial(uri, trust, { buffer: () => bytes, callback: length => this.#read(bytes, length) })
+    this.#socket.on('error', ({ message }) => {
+      this.#problem = message
     })
-    this.#socket.on('error', error => {
-      this.#problem ??= error.message
-    })
-    this.#socket.on('close', () => this.#lose(this.#problem ?? 'connection closed'))
-    if (!needsProof(uri, trust)) this.#sendHello()
+    this.#socket.on('close', () => this.#lose(this.#problem))
     this.#timer.set(DAEMON_READY_TIMEOUT_MS, () =>
       this.#lose(`no answer to hello within ${DAEMON_READY_TIMEOUT_MS / 1000} s`),
+    )
+    const offers = events.onOffered === undefined ? {} : { ready_workers: true, ready_programs: true }
+    greet(this.#socket, { uri, trust }, this.#reader, () =>
+      this.#socket.write(encodeHello({ role: 'control', ...offers })),
     )
   }
 
   /**
    * Asks for a worker.
-   * @param header - JSON text of the `start` frame
+   * @param fields - of the `start` frame
    * @throws Error with the daemon's reason, the reason why the connection was lost, or that there was no answer in time
    */
-  start(header: string): Promise<DaemonWorker> {
-    this.#nextId += 1
-    const id = this.#nextId
-    return new Promise((resolve, reject) => {
-      if (this.#isOver) {
-        reject(new Error('connection closed'))
-        return
-      }
-      const timer = this.#clock.setTimeout(() => {
-        this.#starts.delete(id)
-        reject(new Error(`no answer to start within ${START_TIMEOUT_MS / 1000} s`))
-      }, START_TIMEOUT_MS)
-      this.#starts.set(id, { timer, resolve, reject })
-      this.#send(KIND.start, id, header)
-    })
+  async start(fields: object): Promise<DaemonWorker> {
+    if (this.#isOver) throw new Error('connection closed')
+    this.#lastId += 1
+    const id = this.#lastId
+    const answered = new Promise<DaemonWorker>((resolve, reject) => this.#starts.set(id, { resolve, reject }))
+    this.#send(KIND.start, id, JSON.stringify(fields))
+    const worker = await within(this.#clock, START_TIMEOUT_MS, answered)
+    if (worker !== null) return worker
+    this.#starts.delete(id)
+    throw new Error(`no answer to start within ${START_TIMEOUT_MS / 1000} s`)
   }
 
   stop(worker: string, graceMs: number): void {
@@ -124,91 +123,72 @@ export class ControlConnection {
     this.#finish('connection closed')
   }
 
-  #read(bytes: Buffer): boolean {
+  #read(bytes: Buffer, length: number): boolean {
     try {
-      if (!this.#isOver) this.#reader.push(bytes)
+      if (!this.#isOver) this.#reader.push(bytes, length)
     } catch (error) {
-      this.#lose(`protocol error: ${(error as Error).message}`)
+      this.#lose(toProblem(error))
     }
     return true
-  }
-
-  #sendHello(): void {
-    const takesReady = this.#events.onOffered !== undefined
-    const offers = takesReady ? { ready_workers: true, ready_programs: true } : {}
-    if (!this.#isOver) this.#socket.write(encodeHello({ role: 'control', ...offers }))
   }
 
   #handleFrame(kind: Kind, id: number, headerText: string, body: Buffer): void {
     this.#misses = 0
     if (this.#isOver) return
     const header = parseHeader(headerText)
+    const { onReady, onLog, onExited, onTrouble } = this.#events
     switch (kind) {
       case KIND.ready:
-        this.#handleReady(header)
+        if (this.#isReady) return
+        this.#isReady = true
+        this.#ping()
+        onReady(toInfo(header))
         return
-      case KIND.started: {
-        const start = this.#takeStart(id)
-        if (start !== null) start.resolve(toWorker(header, this.#uri))
-        // Answers to it must not pile up.
-        else if (!this.#isRead()) this.#lose('the daemon sends and does not read')
-        else if (id === 0 && this.#events.onOffered !== undefined) this.#events.onOffered(toOffered(header))
-        // Its call is gone, and nothing else would end it.
-        else this.stop(String(header.worker), 0)
+      case KIND.started:
+        this.#handleStarted(id, header)
         return
-      }
       case KIND.error: {
         const reason = typeof header.message === 'string' ? header.message : 'daemon answered with an error'
-        if (id === 0) {
-          this.#lose(reason)
-          return
-        }
-        this.#takeStart(id)?.reject(new Error(reason))
+        if (id === 0) this.#lose(reason)
+        else this.#takeStart(id)?.reject(new Error(reason))
         return
       }
       case KIND.exited:
-        this.#events.onExited(String(header.worker), toExit(header))
+        onExited(String(header.worker), toExit(header))
         return
       case KIND.log:
-        this.#events.onLog(
-          String(header.worker),
-          header.stream === 'stderr' ? 'stderr' : 'stdout',
-          body.toString('utf8'),
-        )
+        onLog(String(header.worker), header.stream === 'stderr' ? 'stderr' : 'stdout', body.toString('utf8'))
         return
       case KIND.pong:
-        this.#events.onTrouble(typeof header.trouble === 'string' ? header.trouble : null)
+        onTrouble(typeof header.trouble === 'string' ? header.trouble : null)
         return
       case KIND.ping:
-        if (this.#isRead()) this.#send(KIND.pong, id, '')
+        if (this.#isRead) this.#send(KIND.pong, id, '')
         return
       default:
     }
   }
 
+  #handleStarted(id: number, header: Header): void {
+    const { onOffered } = this.#events
+    const start = this.#takeStart(id)
+    if (start !== undefined) start.resolve(toWorker(header, this.#uri))
+    // Answers to it must not pile up.
+    else if (!this.#isRead) this.#lose('the daemon sends and does not read')
+    else if (id === 0 && onOffered !== undefined) onOffered(toOffered(header))
+    // Its call is gone, and nothing else would end it.
+    else this.stop(String(header.worker), 0)
+  }
+
   /** False when answers to what it sends would pile up. */
-  #isRead(): boolean {
+  get #isRead(): boolean {
     return this.#socket.writableLength < MAX_WAITING_BYTES
   }
 
-  #takeStart(id: number): PendingStart | null {
+  #takeStart(id: number): PendingStart | undefined {
     const start = this.#starts.get(id)
-    if (start === undefined) return null
     this.#starts.delete(id)
-    this.#clock.clearTimeout(start.timer)
     return start
-  }
-
-  #handleReady(header: Record<string, unknown>): void {
-    if (this.#isReady) return
-    this.#isReady = true
-    this.#ping()
-    this.#events.onReady({
-      runtime: String(header.runtime ?? ''),
-      version: String(header.version ?? ''),
-      pid: Number(header.pid) || 0,
-      content: header.content,
-    })
   }
 
   #ping(): void {
@@ -228,38 +208,45 @@ export class ControlConnection {
   }
 
   #lose(reason: string): void {
-    if (this.#isOver) return
-    this.#finish(reason)
-    this.#events.onLost(reason)
+    if (this.#finish(reason)) this.#events.onLost(reason)
   }
 
-  #finish(reason: string): void {
-    if (this.#isOver) return
+  /** @returns false when it was over before */
+  #finish(reason: string): boolean {
+    if (this.#isOver) return false
     this.#isOver = true
     this.#timer.clear()
     this.#socket.destroy()
-    for (const id of [...this.#starts.keys()]) this.#takeStart(id)?.reject(new Error(reason))
+    for (const { reject } of this.#starts.values()) reject(new Error(reason))
+    this.#starts.clear()
+    return true
   }
 }
 
-/** @param uri - of the daemon: a worker without a separate socket is reached through that */
-function toWorker(header: Record<string, unknown>, uri: string): DaemonWorker {
+function toInfo({ runtime, version, pid, content }: Header): DaemonInfo {
+  return { runtime: String(runtime ?? ''), version: String(version ?? ''), pid: Number(pid) || 0, content }
+}
+
+/** @param daemonUri - a worker without a separate socket is reached through that */
+function toWorker({ worker, uri, pid }: Header, daemonUri: string): DaemonWorker {
   return {
-    worker: String(header.worker),
-    uri: typeof header.uri === 'string' ? header.uri : uri,
-    pid: typeof header.pid === 'number' ? header.pid : 0,
+    worker: String(worker),
+    uri: typeof uri === 'string' ? uri : daemonUri,
+    pid: typeof pid === 'number' ? pid : 0,
   }
 }
 
-function toOffered(header: Record<string, unknown>): OfferedWorker {
+function toOffered(header: Header): OfferedWorker {
   const { entries, takes_program: takesProgram } = header
   const texts = Array.isArray(entries) ? entries.filter(one => typeof one === 'string') : []
   return { ...toWorker(header, ''), entries: texts, takesProgram: takesProgram === true }
 }
 
-function toExit(header: Record<string, unknown>): WorkerExit {
-  const code = typeof header.code === 'number' ? header.code : null
-  const signal = typeof header.signal === 'string' ? header.signal : null
-  const reason = typeof header.reason === 'string' ? header.reason : `exited with code ${code}`
-  return { code, signal, reason }
+function toExit({ code: given, signal, reason }: Header): WorkerExit {
+  const code = typeof given === 'number' ? given : null
+  return {
+    code,
+    signal: typeof signal === 'string' ? signal : null,
+    reason: typeof reason === 'string' ? reason : `exited with code ${code}`,
+  }
 }

@@ -1,28 +1,33 @@
 /**
- * One daemon and its socket: started, watched, restarted with backoff, ended. Owner: §1, §2.15, page runtime/daemon.
+ * One daemon and its socket: started, watched, restarted with backoff, ended; with its workers.
+ * Owner: §1, §2.15, pages runtime/daemon and runtime/ready-workers.
  *
  *   idle -> starting -> up -> waiting -> starting ...      closed from everywhere
  *              └─ failed ─────^
  */
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { rmSync } from 'node:fs'
 import { backoffDelay, type Clock, Timer, within } from '../core/clock.ts'
+import { orNull } from '../core/errors.ts'
 import { lowerPriority } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { findVersionProblem } from './binaries.ts'
-import { ControlConnection, DAEMON_READY_TIMEOUT_MS, type DaemonInfo, type DaemonWorker } from './control-connection.ts'
-import { endDaemon, killGroup, type StartedWorker, type WorkerExit, WorkerRecords } from './started-worker.ts'
-import { type ReadyConnection, type ReadyWorker, ReadyWorkers } from './ready-workers.ts'
+import {
+  ControlConnection,
+  DAEMON_READY_TIMEOUT_MS,
+  type DaemonInfo,
+  type DaemonWorker,
+  type OfferedWorker,
+} from './control-connection.ts'
+import { ReadyConnection, type StartedWorker, WorkerEnd, type WorkerExit } from './socket-worker.ts'
 import type { PeerTrust } from './worker-socket.ts'
 
 /** Restart delay of a daemon that dies: first, largest. It doubles while the daemon dies at its start. */
 const RESTART_DELAY_MS = { first: 20, max: 8000 } as const
 /** Milliseconds of being up after which the end of a daemon no longer counts as a death at its start. */
 const SETTLED_MS = 1000
-
-type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
-
 /** Milliseconds between attempts to connect to a daemon that has just been spawned. */
 const CONNECT_RETRY_MS = 5
 /** Milliseconds to wait for the last line of a daemon that ended. */
@@ -31,25 +36,27 @@ const LAST_LINE_WAIT_MS = 50
 const RECONNECT_WAIT_MS = 1000
 /** Milliseconds after which a daemon hears that a worker which waited has its function. */
 const ANNOUNCE_DELAY_MS = 15
+/** Milliseconds a daemon has to end after its control input was closed. */
+const STOP_GRACE_MS = 2000
 /** Kept of the daemon's last line on stderr, for the reason. */
 const MAX_REASON_CHARS = 300
+
+type DaemonState = 'idle' | 'starting' | 'up' | 'waiting' | 'closed'
 
 export class Daemon {
   readonly index: number
   state: DaemonState = 'idle'
-  /** Why it is in this state, in words. */
   reason = 'not started: no functions'
   uri: string
   info: DaemonInfo | null = null
   readonly #options: DaemonOptions
+  readonly #isElsewhere: boolean
   readonly #workers = new WorkerRecords()
-  /** Workers that wait for their function. */
   readonly #ready = new ReadyWorkers(id => this.#control?.stop(id, 0))
-  #child: ChildProcess | null = null
-  #control: ControlConnection | null = null
-  /** A connection that is not ready yet. */
-  #dialled: ControlConnection | null = null
   readonly #timer: Timer
+  #child: ChildProcess | null = null
+  /** Of a daemon that is up, or is being connected to. */
+  #control: ControlConnection | null = null
   #failures = 0
   #upSince = 0
   #timesUp = 0
@@ -63,6 +70,7 @@ export class Daemon {
 
   constructor(options: DaemonOptions) {
     this.#options = options
+    this.#isElsewhere = options.externalUri !== null
     this.#timer = new Timer(options.clock)
     this.index = options.index
     this.uri = options.externalUri ?? ''
@@ -74,30 +82,28 @@ export class Daemon {
     return { pid: this.#child?.pid ?? null, restarts: Math.max(0, this.#timesUp - 1), upSince }
   }
 
-  /** Starts it when it was not yet needed. */
   ensureStarted(): void {
     if (this.state === 'idle') this.#attempt()
   }
 
   health(): SocketHealth {
-    const { index, uri } = this
-    let { reason } = this
-    if (this.state === 'waiting') {
+    const { index, uri, state, reason } = this
+    if (state === 'up' && this.#trouble !== null) return { index, uri, up: false, reason: this.#trouble }
+    if (state === 'waiting') {
       const left = Math.max(0, Math.ceil(this.#retryAt - this.#options.clock.monotonic()))
-      reason = `${reason}; ${this.#options.externalUri === null ? 'restarting' : 'reconnecting'} in ${left} ms`
+      const next = `${this.#isElsewhere ? 'reconnecting' : 'restarting'} in ${left} ms`
+      return { index, uri, up: false, reason: `${reason}; ${next}` }
     }
-    if (this.state === 'up' && this.#trouble !== null) return { index, uri, up: false, reason: this.#trouble }
     // One that is not needed yet is not broken.
-    return { index, uri, up: this.state === 'up' || this.state === 'idle', reason }
+    return { index, uri, up: state === 'up' || state === 'idle', reason }
   }
 
   /** Milliseconds until it may be up: 0 while starting, Infinity when it is not going to be. */
   delay(now: number): number {
+    if (this.state === 'waiting') return Math.max(0, this.#retryAt - now)
     // Calls do not wait for one elsewhere that was lost and does not accept a connection.
-    const isLost = this.#options.externalUri !== null && this.#failures > 0
-    if (this.state === 'starting')
-      return isLost && now - this.#attemptAt >= RECONNECT_WAIT_MS ? Number.POSITIVE_INFINITY : 0
-    return this.state === 'waiting' ? Math.max(0, this.#retryAt - now) : Number.POSITIVE_INFINITY
+    const isLost = this.#isElsewhere && this.#failures > 0 && now - this.#attemptAt >= RECONNECT_WAIT_MS
+    return this.state === 'starting' && !isLost ? 0 : Number.POSITIVE_INFINITY
   }
 
   /** Resolves when the state changes next. */
@@ -117,187 +123,156 @@ export class Daemon {
       this.#handleLost('its folder for sockets was replaced')
       throw new Error(this.reason)
     }
-    const { entry, program, uid, mayBeReady } = request
-    const ready = mayBeReady && uid === null ? this.#ready.take(entry, program) : null
+    const { fields, early, program } = request
+    const ready = request.mayBeReady ? this.#ready.take(fields.entry, program) : null
     if (ready !== null) return this.#startReady(request, control, ready)
     return this.#workers.during(async () =>
-      this.#follow(request, control, await control.start(request.toHeader(null)), null),
+      this.#follow(request, control, await control.start({ ...fields, early }), null),
     )
   }
 
-  /** Ends the daemon with its workers. */
   async close(): Promise<void> {
     if (this.state === 'closed') return
     this.#timer.clear()
     this.#set('closed', 'closed')
     const child = this.#child
-    this.#control?.close()
-    this.#control = null
-    this.#dialled?.close()
-    this.#dialled = null
-    if (child !== null && child.exitCode === null && child.signalCode === null)
-      await endDaemon(child, this.#options.clock)
+    this.#disconnect()
+    if (child !== null && child.exitCode === null && child.signalCode === null) {
+      // An error: it never ran.
+      const ended = once(child, 'exit').catch(() => [])
+      // It ends at the end of its control input.
+      child.stdin?.destroy()
+      if ((await within(this.#options.clock, STOP_GRACE_MS, ended)) === null) killGroup(child.pid)
+      await ended
+    }
     this.#dropWorkers('daemon stopped')
     this.#removeSocket()
   }
 
   /** Its connection is there, so the function's calls need not wait for the daemon's answer. */
-  #startReady(request: StartRequest, control: ControlConnection, ready: ReadyWorker): StartedWorker {
-    const started = this.#follow(request, control, ready, ready.connection)
-    const fail = ({ message }: Error): void => {
-      started.kill(0)
-      this.#handleExited(ready.worker, { code: null, signal: null, reason: message })
-    }
+  #startReady({ fields, uid }: StartRequest, control: ControlConnection, ready: ReadyWorker): StartedWorker {
+    const { worker } = ready
+    const started = this.#follow({ fields, uid }, control, ready, ready.connection)
     // The daemon is not what the call waits for, and awake it would take the processor from those that are.
-    const announce = async (): Promise<void> => {
-      const { pid } = await control.start(request.toHeader(ready.worker))
-      // One that waited for its program may have been offered before its process was there.
-      const live = this.#workers.get(ready.worker)
-      if (live !== undefined) live.pid = pid
-    }
-    this.#options.clock.setTimeout(() => announce().catch(fail), ANNOUNCE_DELAY_MS)
+    this.#options.clock.setTimeout(
+      () =>
+        control.start({ ...fields, worker }).then(
+          // One that waited for its program may have been offered before its process was there.
+          ({ pid }) => this.#workers.setPid(worker, pid),
+          ({ message }: Error) => {
+            started.kill(0)
+            this.#handleExited(worker, { code: null, signal: null, reason: message })
+          },
+        ),
+      ANNOUNCE_DELAY_MS,
+    )
     return started
   }
 
   #follow(
-    { key, uid }: StartRequest,
+    { fields, uid }: Pick<StartRequest, 'fields' | 'uid'>,
     control: ControlConnection,
-    started: DaemonWorker,
+    { worker: id, uri, pid }: DaemonWorker,
     connection: ReadyConnection | null,
   ): StartedWorker {
-    const id = started.worker
-    const worker = this.#workers.add(id, { key, pid: started.pid, uid })
-    const isHere = this.#options.externalUri === null
+    const worker = this.#workers.add(id, { key: fields.key, pid, uid })
+    const isElsewhere = this.#isElsewhere
     return {
       id,
-      uri: started.uri,
-      isShared: started.uri === this.uri,
+      uri,
+      isShared: uri === this.uri,
       trust: this.#options.trust,
       socketIndex: this.index,
       connection,
       // Of another machine, or another numbering of processes, it says nothing here.
       get pid() {
-        return isHere && worker.pid > 1 ? worker.pid : null
+        return !isElsewhere && worker.pid > 1 ? worker.pid : null
       },
       kill: graceMs => {
         if (worker.exit === null) control.stop(id, graceMs)
       },
-      onExit: listener => worker.listen(listener),
+      ended: worker.ended,
     }
   }
 
   #attempt(): void {
-    const options = this.#options
-    this.#timer.clear()
+    const { clock, launch } = this.#options
     this.#lastLine = ''
-    this.#attemptAt = options.clock.monotonic()
-    const isBack = options.externalUri !== null && this.#lastFailure !== ''
+    this.#attemptAt = clock.monotonic()
+    const isBack = this.#isElsewhere && this.#lastFailure !== ''
     this.#set('starting', isBack ? `${this.#lastFailure}; reconnecting` : 'starting')
-    if (options.externalUri !== null) {
-      this.#connect(reason => this.#fail(reason))
-      return
-    }
-    let launch: Launch
     try {
-      launch = options.launch()
+      if (!this.#isElsewhere) this.#spawn(launch())
+      this.#connect()
     } catch (error) {
       this.#fail((error as Error).message)
-      return
     }
-    this.uri = launch.uri
-    this.#removeSocket()
-    const child = spawn(launch.command, launch.args, {
-      cwd: launch.cwd,
-      env: launch.env,
-      // A separate group: Ctrl-C in the terminal is for the gateway, which first lets its requests finish.
-      detached: true,
-      stdio: ['pipe', 'pipe', 'pipe'],
-    })
-    const refusal = lowerPriority(child.pid, launch.nice)
-    if (refusal !== null) this.#emit('output', refusal)
-    this.#child = child
-    this.#watch(child, launch)
   }
 
-  #watch(child: ChildProcess, launch: Launch): void {
-    const { clock } = this.#options
-    const startedAt = clock.monotonic()
+  #spawn({ command, args, cwd, env, nice, uri }: Launch): void {
+    this.uri = uri
+    this.#removeSocket()
+    // A separate group: Ctrl-C in the terminal is for the gateway, which first lets its requests finish.
+    const child = spawn(command, args, { cwd, env, detached: true, stdio: ['pipe', 'pipe', 'pipe'] }) as ChildProcess
+    this.#child = child
+    const refusal = lowerPriority(child.pid, nice)
+    if (refusal !== null) this.#emit('output', refusal)
     child.stdin?.on('error', () => {})
-    child.stdout?.on('data', bytes => this.#note(String(bytes), false))
-    child.stderr?.on('data', bytes => this.#note(String(bytes), true))
-    child.once('error', error => this.#handleChildEnd(child, `cannot run ${launch.command}: ${error.message}`))
+    child.stdout?.on('data', bytes => this.#emit('output', String(bytes)))
+    child.stderr?.on('data', bytes => {
+      this.#emit('output', String(bytes))
+      const line = String(bytes).trimEnd().split('\n').at(-1)?.trim() ?? ''
+      if (line !== '') this.#lastLine = line.slice(0, MAX_REASON_CHARS)
+    })
+    child.once('error', error => this.#handleChildEnd(child, `cannot run ${command}: ${error.message}`))
     child.once('exit', (code, signal) => {
       const end = signal === null ? `exited with code ${code}` : `ended by ${signal}`
       // Its last line has the reason, but a process it left behind may hold the pipe open.
       const closed = new Promise(resolve => child.once('close', resolve))
-      void within(clock, LAST_LINE_WAIT_MS, closed).then(() => {
+      void within(this.#options.clock, LAST_LINE_WAIT_MS, closed).then(() => {
         const reason = this.#lastLine === '' ? end : `${end}: ${this.#lastLine}`
         this.#handleChildEnd(child, reason, signal !== null)
       })
     })
-    // It listens when it listens; until then a connection is refused.
-    const retry = (reason: string) => {
-      if (this.#child !== child || this.state !== 'starting') return
-      if (clock.monotonic() - startedAt > DAEMON_READY_TIMEOUT_MS) {
-        this.#lastLine = `not ready within ${DAEMON_READY_TIMEOUT_MS / 1000} s (${reason})`
-        killGroup(child.pid)
-        return
-      }
-      this.#timer.set(CONNECT_RETRY_MS, () => this.#connect(retry))
-    }
-    this.#connect(retry)
   }
 
-  /** @param onRefused - the connection was lost before the daemon was ready */
-  #connect(onRefused: (reason: string) => void): void {
-    const { clock, trust } = this.#options
-    const control = new ControlConnection(
+  #connect(): void {
+    const { clock, trust, takesReady, onLog } = this.#options
+    this.#control = new ControlConnection(
       this.uri,
       clock,
       {
-        onReady: info => this.#handleReady(control, info),
-        onLost: reason => {
-          if (this.#dialled === control) this.#dialled = null
-          if (this.#control !== control) onRefused(reason)
-          else this.#handleLost(reason)
-        },
+        onReady: info => this.#handleReady(info),
+        onLost: reason => this.#handleLost(reason),
         onLog: (worker, stream, text) => {
           const live = this.#workers.get(worker)
-          if (live !== undefined) this.#options.onLog(live.key, stream, text)
+          if (live !== undefined) onLog(live.key, stream, text)
         },
         onExited: (worker, exit) => this.#handleExited(worker, exit),
-        onOffered: this.#options.takesReady ? worker => this.#ready.add(worker) : undefined,
+        onOffered: takesReady ? worker => this.#ready.add(worker) : undefined,
         onTrouble: reason => this.#handleTrouble(reason),
       },
       trust,
     )
-    this.#dialled = control
   }
 
-  #handleReady(control: ControlConnection, info: DaemonInfo): void {
-    this.#dialled = null
-    if (this.state !== 'starting') {
-      control.close()
-      return
-    }
-    const problem = findVersionProblem(this.#options.runtime, info.version)
+  #handleReady(info: DaemonInfo): void {
+    const { runtime, clock, onContent } = this.#options
+    const problem = findVersionProblem(runtime, info.version)
     if (problem !== null) {
-      control.close()
-      this.#lastLine = problem
-      if (this.#child === null) this.#fail(problem)
-      else killGroup(this.#child.pid)
+      if (this.#isElsewhere) this.#handleLost(problem)
+      else this.#endChild(problem)
       return
     }
     this.#timer.clear()
-    this.#control = control
     this.#trouble = null
     this.info = info
     this.#lastFailure = ''
-    this.#upSince = this.#options.clock.monotonic()
+    this.#upSince = clock.monotonic()
     this.#timesUp += 1
     this.#set('up', 'ok')
     this.#emit('up', `${info.runtime} ${info.version}`)
-    if (info.content !== undefined) this.#options.onContent?.(info.content, this.uri)
+    if (info.content !== undefined) onContent?.(info.content, this.uri)
   }
 
   #handleTrouble(reason: string | null): void {
@@ -307,24 +282,32 @@ export class Daemon {
     if (trouble !== null) this.#emit('down', trouble)
   }
 
-  /** The connection is gone. A daemon of ours is then of no use: its end follows and starts the next one. */
+  /** The connection is gone, or was refused. */
   #handleLost(reason: string): void {
-    this.#control = null
-    if (this.#child === null) {
+    if (this.#isElsewhere) {
+      this.#disconnect()
       this.#dropWorkers(reason)
       this.#fail(reason)
-      return
-    }
-    this.#lastLine ||= reason
-    this.#set('starting', reason)
-    killGroup(this.#child.pid)
+    } else if (this.state === 'up') {
+      this.#set('starting', reason)
+      this.#endChild(this.#lastLine || reason)
+    } else if (this.#options.clock.monotonic() - this.#attemptAt > DAEMON_READY_TIMEOUT_MS)
+      this.#endChild(`not ready within ${DAEMON_READY_TIMEOUT_MS / 1000} s (${reason})`)
+    // It listens when it listens; until then a connection is refused.
+    else this.#timer.set(CONNECT_RETRY_MS, () => this.#connect())
+  }
+
+  /** A daemon of ours that is of no use: its end follows and starts the next one. */
+  #endChild(line: string): void {
+    this.#disconnect()
+    this.#lastLine = line
+    killGroup(this.#child?.pid)
   }
 
   #handleChildEnd(child: ChildProcess, reason: string, isKilled = false): void {
     if (this.#child !== child) return
     this.#child = null
-    this.#control?.close()
-    this.#control = null
+    this.#disconnect()
     // Their sockets are private to this gateway; without the daemon nothing else would end them.
     this.#dropWorkers(`daemon ${reason}`)
     killGroup(child.pid)
@@ -336,19 +319,22 @@ export class Daemon {
     this.#workers.end(id, exit)
   }
 
+  #disconnect(): void {
+    this.#control?.close()
+    this.#control = null
+  }
+
   #dropWorkers(reason: string): void {
     this.#ready.clear()
-    const isLocal = this.#options.externalUri === null
     this.#workers.endAll({ code: null, signal: null, reason, isOfDaemon: true }, ({ pid, uid }) => {
-      if (!isLocal || pid <= 1) return
+      if (this.#isElsewhere || pid <= 1) return
       if (uid !== null) this.#options.killGroupOf?.(uid, pid)
       killGroup(pid)
     })
   }
 
   #fail(reason: string, isKilled = false): void {
-    const { clock } = this.#options
-    const now = clock.monotonic()
+    const now = this.#options.clock.monotonic()
     const isAtStart = this.#upSince === 0 || (!isKilled && now - this.#upSince < SETTLED_MS)
     if (!isAtStart) this.#failures = 0
     this.#upSince = 0
@@ -362,12 +348,6 @@ export class Daemon {
     this.#timer.set(delay, () => this.#attempt())
   }
 
-  #note(text: string, isError: boolean): void {
-    this.#emit('output', text)
-    const line = text.trimEnd().split('\n').at(-1)?.trim() ?? ''
-    if (isError && line !== '') this.#lastLine = line.slice(0, MAX_REASON_CHARS)
-  }
-
   #emit(kind: DaemonEvent['kind'], text: string): void {
     this.#options.onEvent({ runtime: this.#options.runtime, index: this.index, kind, text })
   }
@@ -379,7 +359,144 @@ export class Daemon {
   }
 
   #removeSocket(): void {
-    if (this.#options.externalUri === null && this.uri !== '') rmSync(this.uri.slice('unix:'.length), { force: true })
+    if (!this.#isElsewhere && this.uri !== '') rmSync(this.uri.slice('unix:'.length), { force: true })
+  }
+}
+
+/** Kills a process with everything in its group. One that has not made its group yet is killed first, so that it cannot start a process that is missed. */
+export function killGroup(pid: number | undefined): void {
+  if (pid === undefined || pid <= 1) return
+  // One that is gone already is fine.
+  for (const target of [pid, -pid]) orNull(() => process.kill(target, 'SIGKILL'))
+}
+
+// The workers of a daemon: those of functions, and those that wait for one.
+
+/** Ends kept while starts are open: more are no daemon's that works. */
+const MAX_EARLY_EXITS = 64
+/** Workers that wait; a daemon of ours keeps one or two, and more are none that works. */
+const MAX_READY = 8
+
+interface WorkerFacts {
+  /** Of its function, as its start was asked for. */
+  key: string
+  pid: number
+  /** User of its handler, null for the daemon's. */
+  uid: number | null
+}
+
+export type WorkerRecord = WorkerFacts & WorkerEnd
+
+export class WorkerRecords {
+  /** Workers that have not ended, by id. */
+  readonly #live = new Map<string, WorkerRecord>()
+  /** Starts whose answer is not here yet, or not taken over. */
+  #opening = 0
+  /** Exits reported before the start they belong to; only while a start is open. */
+  readonly #earlyExits = new Map<string, WorkerExit>()
+
+  /** @param start - asks for a worker and adds it */
+  async during<T>(start: () => Promise<T>): Promise<T> {
+    this.#opening += 1
+    try {
+      return await start()
+    } finally {
+      this.#opening -= 1
+      if (this.#opening === 0) this.#earlyExits.clear()
+    }
+  }
+
+  get(id: string): WorkerRecord | undefined {
+    return this.#live.get(id)
+  }
+
+  setPid(id: string, pid: number): void {
+    const live = this.#live.get(id)
+    if (live !== undefined) live.pid = pid
+  }
+
+  /** A daemon that gives one id twice gets one record: all that hold it hear of its end. */
+  add(id: string, facts: WorkerFacts): WorkerRecord {
+    const record = Object.assign(this.#live.get(id) ?? new WorkerEnd(), facts)
+    const exit = this.#earlyExits.get(id)
+    this.#earlyExits.delete(id)
+    if (exit === undefined) this.#live.set(id, record)
+    else record.settle(exit)
+    return record
+  }
+
+  end(id: string, exit: WorkerExit): void {
+    const record = this.#live.get(id)
+    this.#live.delete(id)
+    if (record !== undefined) record.settle(exit)
+    // It may have ended before its start was reported. Others have no owner.
+    else if (this.#opening > 0 && this.#earlyExits.size < MAX_EARLY_EXITS) this.#earlyExits.set(id, exit)
+  }
+
+  /** @param kill - called for each before its exit is reported */
+  endAll(exit: WorkerExit, kill: (record: WorkerRecord) => void): void {
+    for (const [id, record] of this.#live) {
+      kill(record)
+      this.end(id, exit)
+    }
+  }
+}
+
+type ReadyWorker = OfferedWorker & { connection: ReadyConnection }
+
+/** Workers that one daemon has offered and no function has taken, each with a connection that is open. */
+export class ReadyWorkers {
+  /** By id, oldest first. */
+  readonly #workers = new Map<string, ReadyWorker>()
+  readonly #onRefused: (worker: string) => void
+
+  /** @param onRefused - it is of no use, and nothing else would end it */
+  constructor(onRefused: (worker: string) => void) {
+    this.#onRefused = onRefused
+  }
+
+  get size(): number {
+    return this.#workers.size
+  }
+
+  add(offer: OfferedWorker): void {
+    const { worker, uri, takesProgram } = offer
+    if (this.#workers.size >= MAX_READY || this.#workers.has(worker) || !uri.startsWith('unix:')) {
+      this.#onRefused(worker)
+      return
+    }
+    const connection = new ReadyConnection(uri, !takesProgram, () => {
+      this.drop(worker)
+      this.#onRefused(worker)
+    })
+    this.#workers.set(worker, { ...offer, connection })
+  }
+
+  /**
+   * The oldest that is prepared for such an entry file, or else for another: still faster than a new process.
+   * @param program - of a compiled function, which the worker becomes at once
+   */
+  take(entry: string, program: string | null): ReadyWorker | null {
+    // A path is sent as one line.
+    if (program?.includes('\n')) return null
+    const fitting = [...this.#workers.values()].filter(({ takesProgram }) => takesProgram === (program !== null))
+    const isPrepared = ({ entries }: ReadyWorker): boolean =>
+      entries.length === 0 || entries.some(end => entry.endsWith(end))
+    const found = fitting.find(isPrepared) ?? fitting[0]
+    if (found === undefined) return null
+    this.#workers.delete(found.worker)
+    if (program !== null) found.connection.begin(program)
+    return found
+  }
+
+  /** Its process has ended, or it may not be used. */
+  drop(id: string): void {
+    this.#workers.get(id)?.connection.close()
+    this.#workers.delete(id)
+  }
+
+  clear(): void {
+    for (const id of this.#workers.keys()) this.drop(id)
   }
 }
 
@@ -393,11 +510,9 @@ export interface SocketHealth {
   reason: string
 }
 
-/** How to start a daemon process. */
 export interface Launch {
   command: string
   args: readonly string[]
-  /** The whole environment. */
   env: Readonly<Record<string, string>>
   cwd: string
   /** Steps of priority below this process. */
@@ -406,26 +521,19 @@ export interface Launch {
   uri: string
 }
 
-/** A worker that is asked for. */
 export interface StartRequest {
-  /** Of the function, given back with the worker's output. */
-  key: string
-  /** Full path of its entry file. */
-  entry: string
+  /** Of the daemon's `start` frame. */
+  fields: { key: string; entry: string }
+  /** JSON text of the worker's `start` frame, for a daemon that hands it on before the gateway is connected to the worker. */
+  early: string | undefined
   /** Path of its program, null for a function that is not compiled. */
   program: string | null
   /** User that its handler runs as, null for the daemon's. */
   uid: number | null
-  /** False where another process connects to it: then it cannot be one that this process is connected to. */
+  /** True if it may be one that waits, to which this process is connected. */
   mayBeReady: boolean
-  /**
-   * JSON text of the `start` frame.
-   * @param worker - one that waits and shall have the function; null: the daemon chooses
-   */
-  toHeader(worker: string | null): string
 }
 
-/** An event of a daemon, for logs. */
 export interface DaemonEvent {
   runtime: RuntimeName
   /** 0 where it is none of them alone. */

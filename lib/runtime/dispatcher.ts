@@ -11,6 +11,7 @@ import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { DEFAULT_IDLE_TTL_SECONDS, MAX_WORKERS_UNLIMITED } from '../core/limits.ts'
 import { toMaxActive } from '../core/transitions.ts'
+import type { FunctionUsers } from './function-users.ts'
 import { systemProcessors } from './growth.ts'
 import type { Runtime } from './runtime.ts'
 import { LoadTurns, type OlderSet } from './backlog.ts'
@@ -18,24 +19,15 @@ import type { Worker } from './worker.ts'
 import { type FunctionEvents, WorkerSet } from './worker-set.ts'
 import { isSameVersion } from '../core/versions.ts'
 
-/** As whom functions run, where that is not all the same. */
-interface Tenancy {
-  /** Why a function is not served; null when it is. */
-  refusalOf(fn: FunctionVersion): string | null
-  /** Text that differs when workers started before must not serve it any more. */
-  stampOf(fn: FunctionVersion): string
-}
-
 interface DispatcherOptions extends FunctionEvents {
   clock: Clock
-  /** The enabled runtimes; one may be added later. */
   runtimes: ReadonlyMap<RuntimeName, Runtime>
-  tenancy: Tenancy | null
+  /** As whom functions run; null where that is all the same. */
+  tenancy: Pick<FunctionUsers, 'refusalOf' | 'stampOf'> | null
   /** True loads changed functions at once, also those without a worker: in development mistakes are shown at the save. */
   loadsChanged?: boolean
 }
 
-/** How many workers a function has of each kind. */
 interface FunctionWorkers {
   fn: FunctionVersion
   counts: Record<Worker['activity'] | 'lent', number>
@@ -45,7 +37,6 @@ interface FunctionWorkers {
 export interface LentWorker {
   fn: FunctionVersion
   socketIndex: number
-  /** Null where it is not known. */
   pid: number | null
   /** Monotonic ms. */
   startedAt: number
@@ -82,10 +73,12 @@ export class Dispatcher {
     return this.#sets.get(fn.key) ?? this.#makeSet(fn)
   }
 
-  /** Starts workers until the function has `count` of them. */
   warm(fn: FunctionVersion, count: number): void {
-    if (this.#isClosing || !this.#options.runtimes.has(fn.runtime) || this.#refusalOf(fn) !== null) return
-    this.setOf(fn).warm(count)
+    if (!this.#isClosing && this.#isServable(fn)) this.setOf(fn).warm(count)
+  }
+
+  #isServable(fn: FunctionVersion): boolean {
+    return this.#options.runtimes.has(fn.runtime) && this.#refusalOf(fn) === null
   }
 
   /** Live workers of one function, those that are starting too: for records, debug headers and tests. */
@@ -93,10 +86,13 @@ export class Dispatcher {
     return this.#sets.get(key)?.serving.workers.length ?? 0
   }
 
+  get #allSets(): WorkerSet[] {
+    return [...this.#sets.values(), ...this.#leaving]
+  }
+
   /** Every worker with its function, those of older versions of its files too. */
-  *workers(): Generator<{ fn: FunctionVersion; worker: Worker }> {
-    for (const sets of [this.#sets.values(), this.#leaving])
-      for (const { fn, workers } of sets) for (const worker of workers) yield { fn, worker }
+  workers(): { fn: FunctionVersion; worker: Worker }[] {
+    return this.#allSets.flatMap(({ fn, workers }) => workers.map(worker => ({ fn, worker })))
   }
 
   /** Growth decisions of the functions that reached the processor limit. */
@@ -107,8 +103,7 @@ export class Dispatcher {
   /** Functions that have workers, and how many, those of older versions of their files too; a key may come twice. */
   *liveWorkers(): Generator<readonly [key: string, workers: number]> {
     for (const { fn } of this.#lent) yield [fn.key, 1]
-    for (const { fn, workers } of this.#sets.values()) if (workers.length > 0) yield [fn.key, workers.length]
-    for (const { fn, workers } of this.#leaving) if (workers.length > 0) yield [fn.key, workers.length]
+    for (const { fn, workers } of this.#allSets) if (workers.length > 0) yield [fn.key, workers.length]
   }
 
   /** Workers of each function by what they do, those of its older versions too: for metrics. */
@@ -119,7 +114,7 @@ export class Dispatcher {
       byKey.set(fn.key, row)
       return row.counts
     }
-    for (const { fn, workers } of [...this.#sets.values(), ...this.#leaving]) {
+    for (const { fn, workers } of this.#allSets) {
       const counts = countsOf(fn)
       for (const worker of workers) counts[worker.activity] += 1
     }
@@ -136,16 +131,10 @@ export class Dispatcher {
     }
   }
 
-  #isLent(key: string): boolean {
-    for (const { fn } of this.#lent) if (fn.key === key) return true
-    return false
-  }
-
   get lentWorkers(): Iterable<LentWorker> {
     return this.#lent
   }
 
-  /** True when a worker of the function has started. */
   isWarm(key: string): boolean {
     return this.#sets.get(key)?.serving.isWarm ?? false
   }
@@ -204,8 +193,7 @@ export class Dispatcher {
       // The mistake may be in a file that it never came to load.
       else if (set.loadError !== null) set.load()
     }
-    for (const fn of changed)
-      if (this.#options.runtimes.has(fn.runtime) && this.#refusalOf(fn) === null) this.setOf(fn).load()
+    for (const fn of changed) if (this.#isServable(fn)) this.setOf(fn).load()
     const used = new Set<RuntimeName>()
     for (const fn of functions.values()) {
       const runtime = this.#options.runtimes.get(fn.runtime)
@@ -216,7 +204,7 @@ export class Dispatcher {
       runtime.preparer?.prepareAhead(fn)
       if (minWarmOf(fn) > 0) this.warm(fn, minWarmOf(fn))
     }
-    for (const runtime of this.#options.runtimes.values()) if (!used.has(runtime.name)) runtime.rest()
+    for (const runtime of this.#options.runtimes.values()) if (!used.has(runtime.name)) runtime.rest?.()
   }
 
   /** Resolves when every call is over or `timeoutMs` ms have passed; calls that still run then are killed. */
@@ -234,11 +222,11 @@ export class Dispatcher {
   }
 
   #retire(key: string, set: WorkerSet): void {
-    this.#leave(key, set)
+    this.#takeOut(key, set)
     set.retire()
   }
 
-  #leave(key: string, set: WorkerSet): void {
+  #takeOut(key: string, set: WorkerSet): void {
     this.#sets.delete(key)
     this.#stamps.delete(key)
     this.#leaving.add(set)
@@ -253,7 +241,7 @@ export class Dispatcher {
     // A version that was not prepared yet, or half saved, never will be: its calls get the new version instead of an error.
     const waiting = set.takeHeld()
     const older = this.#isMoved(fn) ? null : set.standIn()
-    this.#leave(key, set)
+    this.#takeOut(key, set)
     if (older !== set) set.retire()
     // Also without a call: mistakes are found now, and the older one can end.
     if (older !== null || this.#options.loadsChanged === true) this.#makeSet(fn, older, set.loadError !== null).load()
@@ -326,7 +314,7 @@ export class Dispatcher {
       isFix,
       loads: this.#loads,
       isRetired: current === undefined,
-      isLent: () => this.#isLent(fn.key),
+      isLent: () => [...this.#lent].some(lent => lent.fn.key === fn.key),
       successor: () => this.#successorOf(fn.key),
       spawn: (owner, program) => runtime.spawn(owner, program),
       onEmpty: () => {

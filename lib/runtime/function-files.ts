@@ -8,12 +8,13 @@
  *        └─ post.js       0644   open: every function can read it
  */
 
+import { orNull } from '../core/errors.ts'
 import {
-  closeSync,
   constants,
   fchmodSync,
   fchownSync,
   fstatSync,
+  lstatSync,
   openSync,
   readdirSync,
   realpathSync,
@@ -24,13 +25,11 @@ import { dirname, join, relative, sep } from 'node:path'
 import type { UidRange } from '../config/texts.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { toShellWord } from '../core/text.ts'
-import { NOT_THROUGH_LINKS } from '../files/own-folder.ts'
+import { closing, NOT_THROUGH_LINKS } from '../files/own-folder.ts'
 
 /** A file or folder that functions of other users can read. */
 export interface OpenPath {
-  /** Full path. */
   path: string
-  /** Permission bits. */
   mode: number
 }
 
@@ -38,13 +37,7 @@ export interface OpenPath {
 export const SECRET_FILES = ['fn.env.json', '.env', '.env.local']
 /** In the folder of a function, and not its own: packages, and what the gateway keeps closed itself. */
 const SHARED_FOLDERS: ReadonlySet<string> = new Set([
-  'node_modules',
-  'vendor',
-  '.deps',
-  '.svc',
-  '.go-build',
-  '.rust-build',
-  '__pycache__',
+  ...['node_modules', 'vendor', '__pycache__', '.deps', '.svc', '.go-build', '.rust-build'],
 ])
 /** Helpers that functions share have names that begin so. */
 const SHARED_PREFIX = '_'
@@ -55,7 +48,6 @@ const GROUP = { read: 0o040, enter: 0o010 } as const
 export class FunctionFiles {
   readonly #users: UidRange
   readonly #root: string
-  /** Handlers of all functions. */
   readonly #entries = new Set<string>()
   /** Functions in or below each folder on the way to one. */
   readonly #counts = new Map<string, number>()
@@ -70,8 +62,7 @@ export class FunctionFiles {
     this.#root = root
     for (const { entryPath, fnDir } of functions) {
       this.#entries.add(entryPath)
-      for (let folder = fnDir; folder.startsWith(root); folder = dirname(folder))
-        this.#counts.set(folder, (this.#counts.get(folder) ?? 0) + 1)
+      for (const folder of foldersTo(fnDir, root)) this.#counts.set(folder, (this.#counts.get(folder) ?? 0) + 1)
     }
   }
 
@@ -87,9 +78,7 @@ export class FunctionFiles {
 
   /** The first path on the way to a function's handler that its user cannot pass or read; null when there is none. */
   findUnreadable(fn: FunctionVersion, uid: number): OpenPath | null {
-    const folders: string[] = []
-    for (let folder = fn.fnDir; folder.startsWith(this.#root); folder = dirname(folder)) folders.unshift(folder)
-    for (const path of [...folders, fn.entryPath]) {
+    for (const path of [...foldersTo(fn.fnDir, this.#root).reverse(), fn.entryPath]) {
       const stats = this.#look(path)
       if (stats === null) return null
       const needed = stats.isDirectory() ? OTHERS.enter : OTHERS.read
@@ -106,17 +95,15 @@ export class FunctionFiles {
   close({ path }: OpenPath, uid: number): void {
     if (!toReal(path).startsWith(toReal(this.#root) + sep)) throw new Error(`${path} is not in the functions root`)
     const file = openSync(path, constants.O_RDONLY | NOT_THROUGH_LINKS)
-    try {
+    this.#seen.clear()
+    closing(file, () => {
       const stats = fstatSync(file)
       // A second name of a file may belong to another user.
       if (!stats.isDirectory() && (!stats.isFile() || stats.nlink > 1)) throw new Error(`${path} is not a regular file`)
       const isEntered = stats.isDirectory() || (stats.mode & 0o111) !== 0
       fchownSync(file, -1, uid)
       fchmodSync(file, (stats.mode & 0o700) | GROUP.read | (isEntered ? GROUP.enter : 0))
-    } finally {
-      closeSync(file)
-      this.#seen.clear()
-    }
+    })
   }
 
   /** The folder as a whole where all in it is the function's, else each of its files; its secrets in any case. */
@@ -135,14 +122,12 @@ export class FunctionFiles {
 
   /** True when a folder on the real way to a path lets no other function in. */
   #isClosed(path: string, uid: number): boolean {
-    const stats = this.#look(path)
-    let folder = toReal(path)
-    if (stats?.isDirectory() !== true) folder = dirname(folder)
-    for (; ; folder = dirname(folder)) {
-      const way = this.#look(folder)
-      if (way !== null && (way.mode & OTHERS.enter) === 0 && !this.#isGivenToOther(way, GROUP.enter, uid)) return true
-      if (dirname(folder) === folder) return false
-    }
+    const real = toReal(path)
+    const folder = this.#look(path)?.isDirectory() === true ? real : dirname(real)
+    return foldersTo(folder).some(one => {
+      const way = this.#look(one)
+      return way !== null && (way.mode & OTHERS.enter) === 0 && !this.#isGivenToOther(way, GROUP.enter, uid)
+    })
   }
 
   #isOpen(stats: Stats, uid: number): boolean {
@@ -179,9 +164,36 @@ export function toShown(path: string, root: string): string {
 }
 
 function toReal(path: string): string {
-  try {
-    return realpathSync(path)
-  } catch {
-    return path
+  return orNull(() => realpathSync(path)) ?? path
+}
+
+/** A folder and those around it, up to `root`, as full paths. */
+function foldersTo(folder: string, root = '/'): string[] {
+  const folders = [folder]
+  for (let at = folder; dirname(at) !== at; folders.push(at)) at = dirname(at)
+  return folders.filter(one => one.startsWith(root))
+}
+
+// Whether other users can reach a path at all.
+
+/**
+ * @param paths - full paths
+ * @param who - who needs them, as the message begins
+ * @throws Error that names the closed folder and how to open it
+ */
+export function checkReachable(paths: readonly string[], who = 'users of functions'): void {
+  for (const path of paths) {
+    const closed = findClosedFolder(realpathSync(path))
+    if (closed !== null)
+      throw new Error(`${who} cannot reach ${path}: ${closed} is closed to them; chmod o+x ${closed}`)
   }
+}
+
+/** The folder on the way to a path that other users may not enter; null when there is none. */
+export function findClosedFolder(path: string): string | null {
+  const isClosed = (folder: string): boolean => {
+    const stats = lstatSync(folder, { throwIfNoEntry: false })
+    return stats?.isDirectory() === true && (stats.mode & OTHERS.enter) === 0
+  }
+  return foldersTo(path).find(isClosed) ?? null
 }

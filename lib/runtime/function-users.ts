@@ -8,21 +8,21 @@
 
 import { createHash } from 'node:crypto'
 import { chmodSync, chownSync, lchownSync, lstatSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { Settings } from '../config/settings.ts'
 import type { UidRange } from '../config/texts.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Warning } from '../core/errors.ts'
+import { type Clock, Timer, within } from '../core/clock.ts'
+import { orNull, type Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
+import { DEFAULT_FUNCTION_PROCESSES } from '../core/limits.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { removeAsUser, ToolUser } from '../files/tool-user.ts'
-import type { UserSignals } from '../files/user-signals.ts'
+import { runAsUser, type UserSignals } from '../files/user-signals.ts'
 import { FunctionFiles, type OpenPath, toCloseCommand, toShown } from './function-files.ts'
-import type { ResourceLimits } from './quotas.ts'
 
 /** As it stands in a `start` for a daemon. */
 export interface FunctionUser {
-  /** User and group id. */
   uid: number
   /** Full path of a folder that only this user enters; temporary files are in `tmp` below it. */
   folder: string
@@ -31,7 +31,6 @@ export interface FunctionUser {
 }
 
 interface FunctionUsersOptions {
-  /** Ids that are functions'. */
   range: UidRange
   /** `.svc` in it remembers who is who. */
   functionsRoot: string
@@ -44,26 +43,23 @@ interface FunctionUsersOptions {
 }
 
 const STATE_FILE = 'isolation.json'
-/** Open files named in one warning. */
 const MAX_NAMED = 5
 
 export class FunctionUsers {
   readonly #options: FunctionUsersOptions
-  readonly #range: UidRange
   readonly #state: OwnFolder
   /** By function key, of this run and earlier ones. */
   readonly #uids: Map<string, number>
   /** Why functions are not served, by key. */
   readonly #refused = new Map<string, string>()
-  /** Made in this run. */
-  readonly #folders = new Map<number, string>()
+  /** Folders of users that were made in this run, by id. */
+  readonly folders = new Map<number, string>()
   /** Which function had the folder of an id last. */
   readonly #dwellers = new Map<number, string>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
 
   constructor(options: FunctionUsersOptions) {
     this.#options = options
-    this.#range = options.range
     this.#state = new OwnFolder(options.functionsRoot, '.svc')
     this.#uids = readState(this.#state)
   }
@@ -77,10 +73,15 @@ export class FunctionUsers {
     const before = JSON.stringify([...this.#uids])
     this.#closeOwnFolders()
     this.#functions = functions
-    // Owners first: an id that owns a folder must not be chosen for another function.
     const held = new Set<number>()
-    const rest = [...functions.values()].filter(fn => !this.#takeOwner(fn, held))
-    for (const { key } of rest) this.#settle(key, held)
+    const others: string[] = []
+    // Owners first: an id that owns a folder must not be chosen for another function.
+    for (const fn of functions.values()) {
+      const owner = this.#findOwner(fn)
+      if (owner === null) others.push(fn.key)
+      else this.#assign(fn.key, owner, held)
+    }
+    for (const key of others) this.#settle(key, held)
     const warnings = this.#checkFiles()
     if (JSON.stringify([...this.#uids]) !== before) warnings.push(...this.#write())
     return warnings
@@ -91,17 +92,18 @@ export class FunctionUsers {
     return this.#refused.get(key) ?? null
   }
 
-  /** Its user and group id. @throws Error when none is left */
-  idOf(fn: FunctionVersion): number {
-    return this.#uids.get(fn.key) ?? this.#settleLate(fn.key)
+  /** User and group id of a function. @throws Error when none is left */
+  idOf(key: string): number {
+    const known = this.#uids.get(key)
+    if (known !== undefined) return known
+    // One may be free since the files were read: the last worker of a function that is gone has ended.
+    const held = new Set([...this.#functions.keys()].flatMap(one => this.#uids.get(one) ?? []))
+    const uid = this.#settle(key, held)
+    if (uid !== null) return uid
+    const { first, last } = this.#options.range
+    throw new Error(`no user id is left for this function: FN_ISOLATION_UIDS gives functions ${first}-${last}`)
   }
 
-  /** Folders of users that were made, by id. */
-  get folders(): ReadonlyMap<number, string> {
-    return this.#folders
-  }
-
-  /** Functions of a user. */
   keysOf(uid: number): string[] {
     return [...this.#functions.keys()].filter(key => this.#uids.get(key) === uid)
   }
@@ -117,13 +119,16 @@ export class FunctionUsers {
    * @param program - full path of a compiled function's program; null for others
    * @throws Error with a message for people
    */
-  userOf(fn: FunctionVersion, sockets: string, program: string | null = null): FunctionUser {
-    const uid = this.idOf(fn)
+  userOf({ key }: FunctionVersion, sockets: string, program: string | null = null): FunctionUser {
+    const uid = this.idOf(key)
     const own = userFolder(sockets, uid)
-    if (this.#moveIn(uid, fn.key)) removeAsUser(own, uid)
-    if (!this.#folders.has(uid) || !own.isThere()) {
+    const dweller = this.#dwellers.get(uid) ?? key
+    this.#dwellers.set(uid, key)
+    // It has its id from a function that is gone, and must find nothing of that one.
+    if (dweller !== key && !this.#functions.has(dweller)) removeAsUser(own, uid)
+    if (!this.folders.has(uid) || !own.isThere()) {
       makeUserFolder(own, uid)
-      this.#folders.set(uid, own.path)
+      this.folders.set(uid, own.path)
     }
     if (program !== null) openBuild(program, uid)
     return { uid, folder: own.path, limits: this.#options.limits }
@@ -135,7 +140,7 @@ export class FunctionUsers {
    * @throws Error when no id is left
    */
   toolUserOf(key: string): ToolUser {
-    const user = new ToolUser(this.#state, this.#uids.get(key) ?? this.#settleLate(key), this.#options.signals)
+    const user = new ToolUser(this.#state, this.idOf(key), this.#options.signals)
     const before = user.dweller
     // Caches of a function that is gone; functions of one closed folder share a user.
     if (before !== null && this.#uids.get(before) !== user.uid) user.remove(user.folder)
@@ -150,22 +155,7 @@ export class FunctionUsers {
     }
   }
 
-  /** True for a function that has its id from one that is gone: it must find nothing of that one in its folder. */
-  #moveIn(uid: number, key: string): boolean {
-    const before = this.#dwellers.get(uid) ?? key
-    this.#dwellers.set(uid, key)
-    return before !== key && !this.#functions.has(before)
-  }
-
-  /** True for a function whose files are a user's or group's of the range: it runs as that one, added to `held`. */
-  #takeOwner(fn: FunctionVersion, held: Set<number>): boolean {
-    const owner = this.#findOwner(fn)
-    if (owner === null) return false
-    this.#uids.set(fn.key, owner)
-    held.add(owner)
-    return true
-  }
-
+  /** The user or group of the range that its files belong to. */
   #findOwner({ entryPath }: FunctionVersion): number | null {
     for (let path = entryPath; path.startsWith(this.#options.functionsRoot); path = dirname(path)) {
       const stats = lstatSync(path, { throwIfNoEntry: false })
@@ -176,34 +166,28 @@ export class FunctionUsers {
     return null
   }
 
-  /** @param held - ids that are another function's already; the one chosen is added */
-  #settle(key: string, held: Set<number>): number | null {
-    let uid = this.#uids.get(key) ?? null
-    if (uid === null || !this.#isInRange(uid) || held.has(uid)) {
-      this.#uids.delete(key)
-      uid = this.#free(key) ?? this.#reclaim(held)
-    }
-    if (uid === null) return null
+  #assign(key: string, uid: number, held: Set<number>): number {
     this.#uids.set(key, uid)
     held.add(uid)
     return uid
   }
 
-  /** An id that became free since the files were read: the last worker of a function that is gone has ended. */
-  #settleLate(key: string): number {
-    const held = new Set([...this.#functions.keys()].flatMap(key => this.#uids.get(key) ?? []))
-    const uid = this.#settle(key, held)
-    if (uid !== null) return uid
-    const { first, last } = this.#range
-    throw new Error(`no user id is left for this function: FN_ISOLATION_UIDS gives functions ${first}-${last}`)
+  /** @param held - ids that are another function's already; the one chosen is added */
+  #settle(key: string, held: Set<number>): number | null {
+    const known = this.#uids.get(key)
+    if (known !== undefined && this.#isInRange(known) && !held.has(known)) return this.#assign(key, known, held)
+    this.#uids.delete(key)
+    const uid = this.#findFree(key) ?? this.#reclaim(held)
+    return uid === null ? null : this.#assign(key, uid, held)
   }
 
   #isInRange(uid: number): boolean {
-    return uid >= this.#range.first && uid <= this.#range.last
+    const { first, last } = this.#options.range
+    return uid >= first && uid <= last
   }
 
-  #free(key: string): number | null {
-    const { first, last } = this.#range
+  #findFree(key: string): number | null {
+    const { first, last } = this.#options.range
     const size = last - first + 1
     const taken = new Set(this.#uids.values())
     if (taken.size >= size) return null
@@ -227,8 +211,8 @@ export class FunctionUsers {
   }
 
   #checkFiles(): Warning[] {
-    const { functionsRoot } = this.#options
-    const files = new FunctionFiles(this.#range, functionsRoot, this.#functions.values())
+    const { functionsRoot, range } = this.#options
+    const files = new FunctionFiles(range, functionsRoot, this.#functions.values())
     const warnings: Warning[] = []
     this.#refused.clear()
     for (const fn of this.#functions.values()) {
@@ -263,14 +247,15 @@ export class FunctionUsers {
 
   #toOpenWarning(fn: FunctionVersion, uid: number, open: readonly OpenPath[]): Warning {
     const { functionsRoot, files } = this.#options
-    const named = open.slice(0, MAX_NAMED).map(({ path, mode }) => `${toShown(path, functionsRoot)} (${toOctal(mode)})`)
+    const shown = open.map(({ path }) => toShown(path, functionsRoot))
+    const named = open.slice(0, MAX_NAMED).map(({ mode }, at) => `${shown[at]} (${toOctal(mode)})`)
     const more = open.length > MAX_NAMED ? ` and ${open.length - MAX_NAMED} more` : ''
     const what = `other functions can read ${named.join(', ')}${more}`
-    const shown = open.map(({ path }) => toShown(path, functionsRoot))
     const hint = `in the functions root: ${toCloseCommand(shown, uid)}`
-    if (files !== 'warn') this.#refused.set(fn.key, `not served with FN_ISOLATION=user: ${what}; ${hint}`)
-    const message = `${what}${files === 'warn' ? '' : `: ${fn.entryFile} is not served`}`
-    return { code: 'ISOLATION_READABLE', path: shown[0]!, message, hint }
+    const warning = { code: 'ISOLATION_READABLE', path: shown[0]!, hint }
+    if (files === 'warn') return { ...warning, message: what }
+    this.#refused.set(fn.key, `not served with FN_ISOLATION=user: ${what}; ${hint}`)
+    return { ...warning, message: `${what}: ${fn.entryFile} is not served` }
   }
 
   #write(): Warning[] {
@@ -298,15 +283,11 @@ function toOctal(mode: number): string {
   return mode.toString(8).padStart(3, '0')
 }
 
+/** Where it is missing, or not the gateway's, users are assigned again, by the same rule. */
 function readState(folder: OwnFolder): Map<string, number> {
-  try {
-    const value: unknown = JSON.parse(String(folder.read(STATE_FILE)))
-    if (!isObject(value) || !isObject(value.users)) return new Map()
-    return new Map(Object.entries(value.users).filter((entry): entry is [string, number] => Number.isInteger(entry[1])))
-  } catch {
-    // Missing, or not ours: users are assigned again, by the same rule.
-    return new Map()
-  }
+  const value: unknown = orNull(() => JSON.parse(String(folder.read(STATE_FILE))))
+  const users = isObject(value) && isObject(value.users) ? Object.entries(value.users) : []
+  return new Map(users.filter((entry): entry is [string, number] => Number.isInteger(entry[1])))
 }
 
 // The folders of functions' users, made and removed by root or by a gateway that is in their groups.
@@ -343,49 +324,119 @@ export function makeUserFolder(folder: OwnFolder, uid: number): void {
 export function removeUserFolders(sockets: OwnFolder): void {
   const users = sockets.below(USERS_FOLDER)
   for (const { name, stats } of users.list(USER_NAME)) {
-    // The group was given with the folder; nothing is done as anybody else.
+    // The group was given with the folder; nothing is done as another user.
     if (stats.isDirectory() && stats.gid === Number(name)) removeAsUser(users.below(name), stats.gid)
   }
 }
 
-// Ends what a function's user left behind when one of its workers has ended.
-
+/** Ends what users of functions left behind when one of their workers has ended. */
 export class UserProcesses {
-  /** By user id: the work under way, and whether it is done once more. */
-  readonly #ending = new Map<number, { isAsked: boolean; done: Promise<void> }>()
-  readonly #signals: Pick<UserSignals, 'endOrphans' | 'killGroup'>
+  readonly #signals: Pick<UserSignals, 'endOrphans'>
+  /** Users of workers that have ended since the last turn for them began. */
+  readonly #left = new Set<number>()
+  readonly #turns = new Map<number, Promise<void>>()
 
-  constructor(signals: Pick<UserSignals, 'endOrphans' | 'killGroup'>) {
+  constructor(signals: Pick<UserSignals, 'endOrphans'>) {
     this.#signals = signals
   }
 
-  /** Kills the process group of a worker whose daemon is gone. */
-  killGroup(uid: number, pid: number): void {
-    this.#signals.killGroup(uid, pid)
-  }
-
-  /** A worker has ended. */
+  /** A worker has ended. Those that end while it goes on share one more turn. */
   leave(uid: number): void {
-    const ending = this.#ending.get(uid)
-    if (ending !== undefined) ending.isAsked = true
-    else {
-      const turn = { isAsked: true, done: Promise.resolve() }
-      this.#ending.set(uid, turn)
-      turn.done = this.#run(uid, turn)
-    }
+    this.#left.add(uid)
+    if (!this.#turns.has(uid)) this.#turns.set(uid, this.#run(uid))
   }
 
-  /** Those that end while it goes on share one more turn. */
-  async #run(uid: number, turn: { isAsked: boolean }): Promise<void> {
-    while (turn.isAsked) {
-      turn.isAsked = false
-      await this.#signals.endOrphans(uid)
-    }
-    this.#ending.delete(uid)
+  async #run(uid: number): Promise<void> {
+    while (this.#left.delete(uid)) await this.#signals.endOrphans(uid)
+    this.#turns.delete(uid)
   }
 
   /** Resolves when nothing is being ended. */
   async settle(): Promise<void> {
-    await Promise.all([...this.#ending.values()].map(({ done }) => done))
+    await Promise.all(this.#turns.values())
+  }
+}
+
+// Limits of a function with a separate user.
+
+type QuotaSettings = Pick<Settings, 'functionProcesses' | 'functionOpenFiles' | 'functionTempMb'>
+
+/** Limits of a process, as `prlimit` names them: `nproc` counts all processes and threads of the user. */
+interface ResourceLimits {
+  nproc: number
+  nofile?: number
+  /** Bytes of one file. */
+  fsize?: number
+}
+
+const MIB = 1024 * 1024
+
+export function toLimits({ functionProcesses, functionOpenFiles, functionTempMb }: QuotaSettings): ResourceLimits {
+  return {
+    nproc: functionProcesses ?? DEFAULT_FUNCTION_PROCESSES,
+    ...(functionOpenFiles !== null && { nofile: functionOpenFiles }),
+    ...(functionTempMb !== null && { fsize: functionTempMb * MIB }),
+  }
+}
+
+/** Milliseconds between two measurements of temporary files. */
+export const TEMP_LOOK_MS = 5000
+/** Longest measurement: a function's processes could stop the one that measures. */
+export const MEASURE_LIMIT_MS = 30_000
+/** In KiB, with what the user has closed to itself. */
+const MEASURE = `find "$0" -type d ! -perm -700 -exec chmod u+rwx {} \\; 2>/dev/null
+du -skx "$0" 2>/dev/null | cut -f1`
+const EMPTY = 'find "$0" -mindepth 1 -delete'
+
+interface TempQuotaOptions {
+  clock: Pick<Clock, 'setTimeout' | 'clearTimeout'>
+  limitMb: number
+  signals: Pick<UserSignals, 'signal'>
+  /** Users with a folder, by id; the folder's full path. */
+  folders: ReadonlyMap<number, string>
+  /** @param usedMb - null when they could not be measured in time */
+  onExceeded(uid: number, usedMb: number | null): void
+  /** Runs a script on a folder as its user. @returns what it writes; null when it cannot run */
+  run?(uid: number, script: string, args: readonly string[]): Promise<string | null>
+}
+
+/** Measures the temporary files of functions, one after the other, for as long as the gateway runs. */
+export class TempQuota {
+  readonly #options: Required<TempQuotaOptions>
+  readonly #timer: Timer
+  #isClosed = false
+
+  constructor(options: TempQuotaOptions) {
+    this.#options = { run: runAsUser, ...options }
+    this.#timer = new Timer(options.clock, true)
+    this.#plan()
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#timer.clear()
+  }
+
+  #plan(): void {
+    if (!this.#isClosed) this.#timer.set(TEMP_LOOK_MS, () => void this.#look().then(() => this.#plan()))
+  }
+
+  async #look(): Promise<void> {
+    for (const [uid, folder] of [...this.#options.folders]) {
+      if (this.#isClosed) return
+      await this.#check(uid, join(folder, 'tmp'))
+    }
+  }
+
+  async #check(uid: number, folder: string): Promise<void> {
+    const { clock, limitMb, signals, run, onExceeded } = this.#options
+    const measuring = run(uid, MEASURE, [folder]).then(text => ({ usedMb: Number(text ?? 0) / 1024 }))
+    const measured = await within(clock, MEASURE_LIMIT_MS, measuring)
+    // One that cannot be measured is within its limit, and one that takes too long is not.
+    if (this.#isClosed || (measured !== null && measured.usedMb <= limitMb)) return
+    // Deleted files that are open take up space as well.
+    await signals.signal(uid, [['KILL', -1]])
+    await run(uid, EMPTY, [folder])
+    onExceeded(uid, measured && Math.ceil(measured.usedMb))
   }
 }

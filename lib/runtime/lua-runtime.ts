@@ -8,270 +8,42 @@ import { copyOf, giveBack } from '../core/byte-pool.ts'
 import { LUA_THREADS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
 import { runtimeFile } from './package-files.ts'
-import { toRuntimeError } from './runtime-error.ts'
 import type { Runtime, RuntimeHealth } from './runtime.ts'
-import { type StartFacts, toStartHeader } from './start-header.ts'
-import { CANCEL_GRACE_MS, Worker, WORKER_READY_TIMEOUT_MS, type WorkerOwner } from './worker.ts'
+import {
+  CANCEL_GRACE_MS,
+  type StartFacts,
+  toStartHeader,
+  Worker,
+  WORKER_READY_TIMEOUT_MS,
+  type WorkerOwner,
+} from './worker.ts'
 
 /** Of the language that fengari runs. */
 const LUA_VERSION = '5.3'
-
-export class LuaRuntime implements Runtime {
-  readonly name = 'lua'
-  readonly sockets = null
-  readonly preparer = null
-  readonly maxWorkers = Math.min(Math.max(2 * availableParallelism(), LUA_THREADS.min), LUA_THREADS.max)
-  readonly #facts: StartFacts
-  readonly threads: LuaThreads
-  #isNeeded = false
-  #isClosed = false
-
-  /** @param memory - most megabytes that the Lua code of one thread may hold, and that of all together */
-  constructor(memory: Pick<Settings, 'workerMemoryMb' | 'luaMemoryMb'>, facts: StartFacts) {
-    this.#facts = facts
-    this.threads = new LuaThreads(memory.workerMemoryMb, memory.luaMemoryMb)
-  }
-
-  start(): Promise<void> {
-    this.#isNeeded = true
-    this.#keepSpare()
-    return Promise.resolve()
-  }
-
-  /** A gateway without Lua functions pays for no thread. */
-  rest(): void {
-    this.#isNeeded = false
-    this.#keepSpare()
-  }
-
-  spawn(set: WorkerOwner): LuaThread {
-    // The next spare thread starts when this one is through and its answer is passed on: it would slow the first call.
-    return new LuaThread(set, this.threads, toStartHeader(set.fn, this.#facts), () =>
-      setImmediate(() => this.#keepSpare()),
-    )
-  }
-
-  health(): RuntimeHealth {
-    const up = !this.#isClosed
-    const reason = up ? 'in-process' : 'gateway is shutting down'
-    return {
-      routing: 'single',
-      up,
-      reason,
-      version: LUA_VERSION,
-      sockets: [{ index: 1, uri: 'inprocess:lua', up, reason }],
-    }
-  }
-
-  close(): Promise<void> {
-    this.#isClosed = true
-    return this.threads.close()
-  }
-
-  #keepSpare(): void {
-    this.threads.keepSpare(this.#isNeeded && !this.#isClosed)
-  }
-}
-
-// A thread that serves one Lua function, as a worker of its set. Page: runtime/lua-runtime.
-
-/** Maximum number of calls in one message to a thread; calls wait for the end of a poll phase. */
-const FLUSH_MESSAGES = 32
-
-/** Bytes from which on the copy of a body goes over as it is, and leaves nothing here for the collector; a message makes another copy of a shorter one. */
-const GIVEN_BYTES = 32 * 1024
-
-const FIELDS_OF_A_CALL = 3
-const EMPTY = Buffer.alloc(0)
-const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
-
-class LuaThread extends Worker {
-  readonly #thread: Thread
-  readonly #threads: LuaThreads
-  readonly #progress: Int32Array
-  readonly #onLoaded: () => void
-  #start: string | undefined
-  #unsent: unknown[] = []
-  /** Memory of long bodies in it. */
-  #given: ArrayBuffer[] = []
-  #isFlushing = false
-  /** Calls that were answered. */
-  #answered = 0
-  #isKilled = false
-  #reason: string | null = null
-  readonly #loadTimer: Timer
-
-  /**
-   * @param startHeader - JSON text of `start`
-   * @param onLoaded - called once the function is loaded or cannot be
-   */
-  constructor(set: WorkerOwner, threads: LuaThreads, startHeader: string, onLoaded: () => void) {
-    super(set)
-    this.#start = startHeader
-    this.#onLoaded = onLoaded
-    this.#threads = threads
-    const { thread, progress } = threads.take(this)
-    this.#thread = thread
-    this.#progress = progress
-    thread.on('message', (message: unknown[]) => this.#read(message))
-    thread.on('error', ({ code, message }: NodeJS.ErrnoException) => {
-      this.#reason ??= code === OUT_OF_MEMORY ? 'out of memory' : `thread failed: ${message}`
-    })
-    thread.once('exit', () => this.#handleExit())
-    this.#loadTimer = new Timer(set.clock)
-    this.#loadTimer.set(WORKER_READY_TIMEOUT_MS, () => this.handleSlowLoad())
-    this.#flushSoon()
-  }
-
-  /** True while it has no open call. */
-  get isIdle(): boolean {
-    return this.inflight.size === 0 && this.state === 'ready'
-  }
-
-  /** True after it was asked to end, which takes a moment. */
-  get isEnding(): boolean {
-    return this.#isKilled
-  }
-
-  protected override sendCall(call: RuntimeCall): void {
-    const body = call.body && copyOf(call.body)
-    this.#unsent.push(call.wireId, call.header, body)
-    if (body !== null && body.length >= GIVEN_BYTES) this.#given.push(body.buffer as ArrayBuffer)
-    // So the thread begins while this process still reads the rest of what the poll phase brought; a first call waits for nothing.
-    if (this.#start !== undefined || this.#unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.#send()
-    else this.#flushSoon()
-  }
-
-  // A thread that runs a handler reads no messages; the set ends it at the deadline.
-  protected override sendCancel(): void {}
-  protected override sendMore(): void {}
-  protected override sendPing(): void {}
-
-  protected override endNow(): void {
-    this.#isKilled = true
-    this.#loadTimer.clear()
-    // Stops Lua code in the middle of an instruction; its earlier messages are still read.
-    void this.#thread.terminate()
-  }
-
-  protected override endGracefully(): void {
-    this.endNow()
-  }
-
-  #flushSoon(): void {
-    if (this.#isFlushing) return
-    this.#isFlushing = true
-    setImmediate(this.#flush)
-  }
-
-  readonly #flush = (): void => {
-    this.#isFlushing = false
-    if (this.#start !== undefined || this.#unsent.length > 0) this.#send()
-  }
-
-  #send(): void {
-    const start = this.#start
-    const unsent = this.#unsent
-    this.#start = undefined
-    const given = this.#given
-    this.#unsent = []
-    this.#given = []
-    if (!this.#isKilled) this.#thread.postMessage({ start, calls: unsent }, given)
-  }
-
-  #read(message: unknown[]): void {
-    for (let i = 0; i < message.length; i += 4) {
-      this.#handleMessage(message[i] as string, message[i + 1] as number, message[i + 2] as string, message[i + 3])
-    }
-    this.#threads.relieve()
-  }
-
-  #handleMessage(kind: string, id: number, text: string, body: unknown): void {
-    switch (kind) {
-      case 'reply':
-        this.#answered++
-        this.#handleReply(id, text, body)
-        return
-      case 'error':
-        this.#answered++
-        this.#handleCallError(id, JSON.parse(text))
-        return
-      case 'stdout':
-      case 'stderr':
-        this.handleLog(id, kind, text)
-        return
-      case 'ready':
-        this.#loadTimer.clear()
-        this.set.onFiles(JSON.parse(text).files)
-        this.handleReady(1)
-        this.#onLoaded()
-        return
-      case 'loaded':
-        this.set.onFiles(JSON.parse(text).files)
-        return
-      case 'failed':
-        this.#loadTimer.clear()
-        this.handleLoadError(toRuntimeError(JSON.parse(text), this.set.fn))
-        this.#onLoaded()
-        return
-      case 'dying':
-        this.#reason = text
-        return
-      default:
-    }
-  }
-
-  #handleReply(id: number, head: string, body: unknown): void {
-    if (typeof body === 'string') {
-      // One character per byte.
-      this.handleReply(id, head, body === '' ? EMPTY : Buffer.from(body, 'latin1'), false)
-      return
-    }
-    const bytes = body as Uint8Array
-    this.handleReply(id, head, Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), false)
-    // A receiver that needs it further has a copy.
-    giveBack(bytes)
-  }
-
-  #handleCallError(id: number, fields: Record<string, unknown>): void {
-    if (fields.ends === true) this.handleLastError(id, toRuntimeError(fields, this.set.fn))
-    // Also a timeout: the thread ends a late call itself when this process is too busy to do it in time.
-    else this.handleError(id, toRuntimeError(fields, this.set.fn))
-  }
-
-  #handleExit(): void {
-    this.#loadTimer.clear()
-    // If its count of begun calls shows that responses are lost, it is unknown which of the open calls were begun.
-    const complete = Atomics.load(this.#progress, 0) - this.#answered <= 1
-    this.handleClosed({ reason: this.#reason ?? 'thread ended', unexpected: !this.#isKilled, complete })
-    this.#onLoaded()
-  }
-}
-
-// Threads of this process that have the Lua interpreter loaded, and one of them in reserve. Page: runtime/lua-runtime.
-
 /** Engine heap of a Lua thread: its memory limit times `factor` plus a reserve; and its young generation, megabytes. */
 const LUA_THREAD_HEAP = { factor: 2, reserveMb: 64, youngMb: 8 } as const
-
 const MIB = 1024 * 1024
 const KIB_PER_MIB = 1024
 /** Items of the memory all threads share, and of what each shares with the gateway. */
 const [TOTAL, THREADS, LIMIT, MEMORY_ITEMS] = [0, 1, 2, 3]
 const [OWN_KIB, PROGRESS_ITEMS] = [1, 2]
 
-/** The worker that a thread serves. */
-type ThreadUser = Pick<LuaThread, 'isIdle' | 'isEnding' | 'stop'>
-
 interface StartedThread {
   thread: Thread
-  /**
-   * Memory shared with the thread, which can be read even when the thread hangs: calls it has begun, KiB it holds.
-   */
+  /** Memory shared with the thread, which can be read even when the thread hangs: calls it has begun, KiB it holds. */
   progress: Int32Array
 }
 
-/** Starts threads and keeps one ready: loading the interpreter takes longer than most first calls may. */
-export class LuaThreads {
+/** The worker that a thread serves. */
+type ThreadUser = Pick<LuaThread, 'isIdle' | 'isEnding' | 'stop'>
+
+/** Starts threads and keeps one in reserve: loading the interpreter takes longer than most first calls may. */
+export class LuaRuntime implements Runtime {
+  readonly name = 'lua'
+  readonly sockets = null
+  readonly preparer = null
+  readonly maxWorkers = Math.min(Math.max(2 * availableParallelism(), LUA_THREADS.min), LUA_THREADS.max)
+  readonly #facts: StartFacts
   readonly #memoryMb: number
   readonly #file = runtimeFile('lua/worker.mjs')
   #spare: StartedThread | null = null
@@ -279,18 +51,16 @@ export class LuaThreads {
   readonly #live = new Set<Thread>()
   /** Threads that serve a function, with their workers and what they say of themselves. */
   readonly #users = new Map<Thread, { user: ThreadUser; progress: Int32Array }>()
-  #isClosed = false
-
   /** Memory of all threads together, as page runtime/lua-runtime draws it: KiB held, threads, KiB allowed. */
   readonly #memory = new Int32Array(new SharedArrayBuffer(MEMORY_ITEMS * Int32Array.BYTES_PER_ELEMENT))
+  #isNeeded = false
+  #isClosed = false
 
-  /**
-   * @param memoryMb - most that the Lua code of one thread may hold
-   * @param totalMemoryMb - most that all threads may hold together; no less than one of them
-   */
-  constructor(memoryMb: number, totalMemoryMb: number) {
-    this.#memoryMb = memoryMb
-    this.#memory[LIMIT] = Math.max(memoryMb, totalMemoryMb) * KIB_PER_MIB
+  /** @param memory - most megabytes that the Lua code of one thread may hold, and that of all together; no less than one of them */
+  constructor(memory: Pick<Settings, 'workerMemoryMb' | 'luaMemoryMb'>, facts: StartFacts) {
+    this.#facts = facts
+    this.#memoryMb = memory.workerMemoryMb
+    this.#memory[LIMIT] = Math.max(memory.workerMemoryMb, memory.luaMemoryMb) * KIB_PER_MIB
   }
 
   /** Megabytes that all threads hold together, as they said last. */
@@ -299,16 +69,30 @@ export class LuaThreads {
   }
 
   /** Threads that have not ended. */
-  get count(): number {
+  get threadCount(): number {
     return this.#live.size
   }
 
-  /** Makes sure that a started thread is waiting; without need for one, that none is. */
-  keepSpare(isNeeded: boolean): void {
-    if (!isNeeded || this.#isClosed) {
-      void this.#spare?.thread.terminate()
-      this.#spare = null
-    } else this.#spare ??= this.#start()
+  start(): Promise<void> {
+    this.#isNeeded = true
+    this.keepSpare()
+    return Promise.resolve()
+  }
+
+  /** A gateway without Lua functions pays for no thread. */
+  rest(): void {
+    this.#isNeeded = false
+    void this.#spare?.thread.terminate()
+    this.#spare = null
+  }
+
+  /** Makes sure that a started thread is waiting, where one is needed. */
+  keepSpare(): void {
+    if (this.#isNeeded && !this.#isClosed) this.#spare ??= this.#start()
+  }
+
+  spawn(set: WorkerOwner): LuaThread {
+    return new LuaThread(set, this, toStartHeader(set.fn, this.#facts))
   }
 
   /** A thread for one function: the spare one when there is one. */
@@ -338,6 +122,13 @@ export class LuaThreads {
     }
   }
 
+  health(): RuntimeHealth {
+    const up = !this.#isClosed
+    const reason = up ? 'in-process' : 'gateway is shutting down'
+    const sockets = [{ index: 1, uri: 'inprocess:lua', up, reason }]
+    return { routing: 'single', up, reason, version: LUA_VERSION, sockets }
+  }
+
   /** Resolves when no thread is left. */
   async close(): Promise<void> {
     this.#isClosed = true
@@ -346,7 +137,7 @@ export class LuaThreads {
   }
 
   #start(): StartedThread {
-    const progress = new SharedArrayBuffer(PROGRESS_ITEMS * Int32Array.BYTES_PER_ELEMENT)
+    const progress = new Int32Array(new SharedArrayBuffer(PROGRESS_ITEMS * Int32Array.BYTES_PER_ELEMENT))
     const thread = new Thread(this.#file, {
       name: 'fngw-lua',
       // Lua sees the environment of its function only.
@@ -361,7 +152,7 @@ export class LuaThreads {
         memoryBytes: this.#memoryMb * MIB,
         loadTimeoutMs: WORKER_READY_TIMEOUT_MS,
         graceMs: CANCEL_GRACE_MS,
-        progress,
+        progress: progress.buffer,
         memory: this.#memory.buffer,
       },
       // The thread watches itself and ends well below; the engine's own limit is the last resort.
@@ -378,13 +169,176 @@ export class LuaThreads {
       this.#live.delete(thread)
       this.#users.delete(thread)
       Atomics.sub(this.#memory, THREADS, 1)
-      Atomics.sub(this.#memory, TOTAL, Atomics.exchange(new Int32Array(progress), OWN_KIB, 0))
+      Atomics.sub(this.#memory, TOTAL, Atomics.exchange(progress, OWN_KIB, 0))
       this.#dropSpare(thread)
     })
-    return { thread, progress: new Int32Array(progress) }
+    return { thread, progress }
   }
 
   #dropSpare(thread: Thread): void {
     if (this.#spare?.thread === thread) this.#spare = null
+  }
+}
+
+// A thread that serves one Lua function, as a worker of its set.
+
+/** Maximum number of calls in one message to a thread; calls wait for the end of a poll phase. */
+const FLUSH_MESSAGES = 32
+/** Bytes from which on the copy of a body goes over as it is, and leaves nothing here for the collector; a message makes another copy of a shorter one. */
+const GIVEN_BYTES = 32 * 1024
+const FIELDS_OF_A_CALL = 3
+const EMPTY = Buffer.alloc(0)
+const OUT_OF_MEMORY = 'ERR_WORKER_OUT_OF_MEMORY'
+
+class LuaThread extends Worker {
+  readonly #thread: Thread
+  readonly #runtime: LuaRuntime
+  readonly #progress: Int32Array
+  #start: string | undefined
+  #unsent: unknown[] = []
+  /** Memory of long bodies in it. */
+  #given: ArrayBuffer[] = []
+  #isFlushing = false
+  /** Calls that were answered. */
+  #answered = 0
+  #reason: string | null = null
+  readonly #loadTimer: Timer
+  /** True after it was asked to end, which takes a moment. */
+  isEnding = false
+
+  /** @param startHeader - JSON text of `start` */
+  constructor(set: WorkerOwner, runtime: LuaRuntime, startHeader: string) {
+    super(set)
+    this.#start = startHeader
+    this.#runtime = runtime
+    const { thread, progress } = runtime.take(this)
+    this.#thread = thread
+    this.#progress = progress
+    thread.on('message', (message: unknown[]) => this.#read(message))
+    thread.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+      this.#reason ??= code === OUT_OF_MEMORY ? 'out of memory' : `thread failed: ${message}`
+    })
+    thread.once('exit', () => this.#handleExit())
+    this.#loadTimer = new Timer(set.clock)
+    this.#loadTimer.set(WORKER_READY_TIMEOUT_MS, () => this.handleSlowLoad())
+    this.#flushSoon()
+  }
+
+  /** True while it has no open call. */
+  get isIdle(): boolean {
+    return this.inflight.size === 0 && this.state === 'ready'
+  }
+
+  protected override sendCall(call: RuntimeCall): void {
+    const body = call.body && copyOf(call.body)
+    this.#unsent.push(call.wireId, call.header, body)
+    if (body !== null && body.length >= GIVEN_BYTES) this.#given.push(body.buffer as ArrayBuffer)
+    // So the thread begins while this process still reads the rest of what the poll phase brought; a first call waits for nothing.
+    if (this.#start !== undefined || this.#unsent.length === FLUSH_MESSAGES * FIELDS_OF_A_CALL) this.#send()
+    else this.#flushSoon()
+  }
+
+  // A thread that runs a handler reads no messages; the set ends it at the deadline.
+  protected override sendCancel(): void {}
+  protected override sendMore(): void {}
+  protected override sendPing(): void {}
+
+  protected override endNow(): void {
+    this.isEnding = true
+    this.#loadTimer.clear()
+    // Stops Lua code in the middle of an instruction; its earlier messages are still read.
+    void this.#thread.terminate()
+  }
+
+  protected override endGracefully(): void {
+    this.endNow()
+  }
+
+  #flushSoon(): void {
+    if (this.#isFlushing) return
+    this.#isFlushing = true
+    setImmediate(this.#flush)
+  }
+
+  readonly #flush = (): void => {
+    this.#isFlushing = false
+    if (this.#start !== undefined || this.#unsent.length > 0) this.#send()
+  }
+
+  #send(): void {
+    const message = { start: this.#start, calls: this.#unsent }
+    const given = this.#given
+    this.#start = undefined
+    this.#unsent = []
+    this.#given = []
+    if (!this.isEnding) this.#thread.postMessage(message, given)
+  }
+
+  #read(message: unknown[]): void {
+    for (let i = 0; i < message.length; i += 4) {
+      this.#handleMessage(message[i] as string, message[i + 1] as number, message[i + 2] as string, message[i + 3])
+    }
+    this.#runtime.relieve()
+  }
+
+  #handleMessage(kind: string, id: number, text: string, body: unknown): void {
+    switch (kind) {
+      case 'reply':
+        this.#answered++
+        this.#handleReply(id, text, body)
+        return
+      case 'error':
+        this.#answered++
+        // Also a timeout: the thread ends a late call itself when this process is too busy to do it in time.
+        this.handleFailure(id, JSON.parse(text))
+        return
+      case 'stdout':
+      case 'stderr':
+        this.handleLog(id, kind, text)
+        return
+      case 'ready':
+        this.#loadTimer.clear()
+        this.set.onFiles(JSON.parse(text).files)
+        this.handleReady(1)
+        this.#handleLoaded()
+        return
+      case 'loaded':
+        this.set.onFiles(JSON.parse(text).files)
+        return
+      case 'failed':
+        this.#loadTimer.clear()
+        this.handleFailure(0, JSON.parse(text))
+        this.#handleLoaded()
+        return
+      case 'dying':
+        this.#reason = text
+        return
+      default:
+    }
+  }
+
+  #handleReply(id: number, head: string, body: unknown): void {
+    if (typeof body === 'string') {
+      // One character per byte.
+      this.handleReply(id, head, body === '' ? EMPTY : Buffer.from(body, 'latin1'), false)
+      return
+    }
+    const bytes = body as Uint8Array
+    this.handleReply(id, head, Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), false)
+    // A receiver that needs it further has a copy.
+    giveBack(bytes)
+  }
+
+  /** The next spare thread starts when the function is through and its answer is passed on: it would slow the first call. */
+  #handleLoaded(): void {
+    setImmediate(() => this.#runtime.keepSpare())
+  }
+
+  #handleExit(): void {
+    this.#loadTimer.clear()
+    // If its count of begun calls shows that responses are lost, it is unknown which of the open calls were begun.
+    const complete = Atomics.load(this.#progress, 0) - this.#answered <= 1
+    this.handleClosed({ reason: this.#reason ?? 'thread ended', unexpected: !this.isEnding, complete })
+    this.#handleLoaded()
   }
 }

@@ -4,6 +4,7 @@ import { chmodSync, lstatSync, lutimesSync, mkdirSync, mkdtempSync, readdirSync 
 import { tmpdir } from 'node:os'
 import { basename, isAbsolute, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { orNull } from '../core/errors.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { removeUserFolders, USERS_FOLDER } from './function-users.ts'
 import { isAnswered } from './worker-socket.ts'
@@ -77,7 +78,7 @@ export class SocketFolder {
    * @throws Error with a message for people when no parent is writable
    */
   path(): string {
-    if (this.#made !== null && (this.#isOurs(this.#made) || this.#makeAgain(this.#made))) return this.#made.path
+    if (this.#made !== null && this.#isKept(this.#made.path)) return this.#made.path
     const problems: string[] = []
     for (const base of this.#bases) {
       try {
@@ -93,24 +94,11 @@ export class SocketFolder {
     throw new Error(`no folder for sockets: ${problems.join('; ')}; set TMPDIR to a folder that can be written`)
   }
 
-  /** Shows other gateways and cleaners of temporary folders that it is in use, and makes it again when it is gone. Never throws. */
-  keep(): void {
-    if (this.#made === null) return
-    try {
-      const now = new Date()
-      lutimesSync(this.path(), now, now)
-    } catch {
-      // The start of the next worker reports it.
-    }
-  }
-
-  #isOurs({ path }: OwnFolder): boolean {
+  /** True when the folder is there, or could be made again; false where something else has its name now. */
+  #isKept(path: string): boolean {
     const stats = lstatSync(path, { throwIfNoEntry: false })
-    return stats?.isDirectory() === true && (process.getuid === undefined || stats.uid === process.getuid())
-  }
-
-  /** @returns false where another file or another user's folder has the name now */
-  #makeAgain({ path }: OwnFolder): boolean {
+    if (stats !== undefined)
+      return stats.isDirectory() && (process.getuid === undefined || stats.uid === process.getuid())
     try {
       mkdirSync(path, { mode: 0o700 })
       chmodSync(path, this.#mode)
@@ -120,13 +108,18 @@ export class SocketFolder {
     }
   }
 
+  /** Shows other gateways and cleaners of temporary folders that it is in use, and makes it again when it is gone. Never throws. */
+  keep(): void {
+    const now = new Date()
+    // The start of the next worker reports a failure.
+    if (this.#made !== null) orNull(() => lutimesSync(this.path(), now, now))
+  }
+
   /** Deletes the folder with everything in it. */
   remove(): void {
-    try {
-      if (this.#made !== null) removeAll(this.#made)
-    } catch {
-      // A function left something in the way: the next gateway tries again.
-    }
+    const made = this.#made
+    // Where a function left something in the way, the next gateway tries again.
+    if (made !== null) orNull(() => removeAll(made))
     this.#made = null
   }
 
@@ -141,11 +134,8 @@ export class SocketFolder {
         const folder = parent.below(name)
         const isOurs = stats.isDirectory() && stats.uid === process.getuid?.() && (stats.mode & 0o066) === 0
         if (!isOurs || folder.path === this.#made?.path || !isOfSockets(folder.path)) continue
-        try {
-          if (await isDead(folder, stats.mtimeMs)) removeAll(folder)
-        } catch {
-          // Gone meanwhile, or not to be deleted: it does no harm.
-        }
+        // One that is gone meanwhile, or cannot be deleted, does no harm.
+        if (await isDead(folder, stats.mtimeMs).catch(() => false)) orNull(() => removeAll(folder))
       }
     }
   }
@@ -158,17 +148,14 @@ function removeAll(folder: OwnFolder): void {
 
 /** True when a folder holds nothing but what gateways and their daemons put there. */
 function isOfSockets(folder: string, depth = MAX_FOLDER_DEPTH): boolean {
-  try {
-    return readdirSync(folder).every(name => {
-      const stats = lstatSync(join(folder, name))
-      // Functions and compilers choose the names in these.
-      if (stats.isDirectory() && depth === MAX_FOLDER_DEPTH && OWN_FOLDERS.has(name)) return true
-      if (stats.isDirectory()) return depth > 1 && isOfSockets(join(folder, name), depth - 1)
-      return stats.isSocket() || SOCKET_NAME.test(name)
-    })
-  } catch {
-    return false
+  const isOfSocket = (name: string): boolean => {
+    const stats = lstatSync(join(folder, name))
+    if (!stats.isDirectory()) return stats.isSocket() || SOCKET_NAME.test(name)
+    // Functions and compilers choose the names in these.
+    const isOurs = depth === MAX_FOLDER_DEPTH && OWN_FOLDERS.has(name)
+    return isOurs || (depth > 1 && isOfSockets(join(folder, name), depth - 1))
   }
+  return orNull(() => readdirSync(folder).every(isOfSocket)) ?? false
 }
 
 /** True when none of the folder's daemon sockets answers; one without any may be just being filled. */

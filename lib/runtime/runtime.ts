@@ -3,7 +3,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import type { Daemon, SocketHealth } from './daemon.ts'
-import type { WorkerSource } from './started-worker.ts'
+import type { WorkerSource } from './socket-worker.ts'
 import type { Worker, WorkerOwner } from './worker.ts'
 
 export interface RuntimeHealth {
@@ -59,8 +59,8 @@ export interface Runtime {
   readonly preparer: Preparer | null
   /** Starts what its workers need; resolves when every socket is up or has a reason why not. Never rejects. */
   start(): Promise<void>
-  /** Its last function is gone: nothing need be kept ready. */
-  rest(): void
+  /** Its last function is gone: nothing need be kept ready. Absent where what was started stays. */
+  rest?(): void
   /**
    * Makes a worker in state `starting`.
    * @param program - the prepared program of its function, null for none

@@ -1,7 +1,6 @@
 /** The enabled runtimes of one gateway. Owner: §1, §2.15 (`FN_RUNTIMES`, daemons, sockets, programs), page runtime/daemon. */
 
-import { lstatSync, readFileSync, realpathSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { readFileSync } from 'node:fs'
 import type { Settings } from '../config/settings.ts'
 import { toUsers } from '../config/texts.ts'
 import { BytePool, toBudgetBytes } from '../core/byte-pool.ts'
@@ -15,19 +14,18 @@ import { findDifference, FolderReader, parseFolderContent } from '../files/folde
 import type { ToolUser } from '../files/tool-user.ts'
 import { UserSignals } from '../files/user-signals.ts'
 import { findOnPath, findToolchain, toInstallAdvice } from './binaries.ts'
-import { CompileAhead } from './compile-ahead.ts'
 import type { DaemonEvent, Launch } from './daemon.ts'
-import { NO_TRUST } from './worker-socket.ts'
 import { Dispatcher } from './dispatcher.ts'
-import { FunctionUsers, UserProcesses } from './function-users.ts'
+import { checkReachable } from './function-files.ts'
+import { FunctionUsers, TempQuota, toLimits, UserProcesses } from './function-users.ts'
 import { LuaRuntime } from './lua-runtime.ts'
 import { runtimeFile, socketBases, SocketFolder } from './package-files.ts'
-import { TempQuota, toLimits } from './quotas.ts'
 import type { Preparer, Runtime } from './runtime.ts'
 import { SocketSet } from './socket-set.ts'
 import { FLUSH_FRAMES } from './socket-worker.ts'
-import type { StartFacts } from './start-header.ts'
 import type { FunctionEvents } from './worker-set.ts'
+import type { StartFacts } from './worker.ts'
+import { NO_TRUST } from './worker-socket.ts'
 
 export interface RuntimesOptions extends FunctionEvents, Pick<StartFacts, 'toContext' | 'toPackDirs'> {
   settings: Settings
@@ -47,7 +45,6 @@ export interface RuntimesOptions extends FunctionEvents, Pick<StartFacts, 'toCon
 
 /** A program of this package. */
 export interface AsideRun {
-  /** Full path. */
   command: string
   args: readonly string[]
   cwd: string
@@ -69,16 +66,16 @@ const MAX_NAMED_FILES = 5
 export class Runtimes {
   /** By name, in the order of the settings; a runtime whose program appears later is added on `retain`. */
   readonly byName = new Map<RuntimeName, Runtime>()
-  /** The worker sets of their functions. */
   readonly dispatcher: Dispatcher
   /** Memory for bodies on their way from workers to clients. */
   readonly pool: BytePool
   readonly #options: RuntimesOptions
+  readonly #facts: StartFacts
   readonly #folder: SocketFolder
   /** Null where all functions run as the gateway's user. */
   readonly #users: FunctionUsers | null
   readonly #signals = new UserSignals()
-  readonly #userProcesses: UserProcesses | null
+  readonly #userProcesses = new UserProcesses(this.#signals)
   readonly #tempQuota: TempQuota | null
   /** Null where nothing is compiled before it is called. */
   readonly #ahead: CompileAhead | null
@@ -89,16 +86,17 @@ export class Runtimes {
   #isClosed = false
 
   constructor(options: RuntimesOptions) {
-    const { bodyMemoryMb, gatewayWorkers } = options.settings
+    const { settings, clock, hostEnv, toContext, toPackDirs } = options
+    const { functionsRoot, production, isolation, bodyMemoryMb, gatewayWorkers } = settings
     this.#options = options
-    this.#keepTimer = new Timer(options.clock, true)
-    this.pool = new BytePool(options.clock, undefined, toBudgetBytes(bodyMemoryMb, gatewayWorkers))
-    this.#users = options.settings.isolation === 'user' ? this.#createUsers() : null
-    this.#userProcesses = this.#users === null ? null : new UserProcesses(this.#signals)
-    const isEntered = this.#users !== null
-    this.#folder = new SocketFolder(socketBases(options.hostEnv, isEntered), undefined, isEntered)
+    this.#facts = { functionsRoot, production, toContext, toPackDirs }
+    this.#keepTimer = new Timer(clock, true)
+    this.pool = new BytePool(clock, undefined, toBudgetBytes(bodyMemoryMb, gatewayWorkers))
+    const hasUsers = isolation === 'user'
+    this.#users = hasUsers ? this.#createUsers() : null
+    this.#folder = new SocketFolder(socketBases(hostEnv, hasUsers), undefined, hasUsers)
     this.dispatcher = new Dispatcher({ ...options, runtimes: this.byName, tenancy: this.#users })
-    for (const name of options.settings.runtimes) this.#add(name)
+    for (const name of settings.runtimes) this.#add(name)
     this.#ahead = this.#createAhead()
     this.#tempQuota = this.#createTempQuota()
   }
@@ -152,7 +150,7 @@ export class Runtimes {
     await this.#ahead?.close()
     await this.dispatcher.close(timeoutMs)
     await Promise.all([...this.byName.values()].map(runtime => runtime.close()))
-    await this.#userProcesses?.settle()
+    await this.#userProcesses.settle()
     this.#signals.close()
     this.#folder.remove()
   }
@@ -164,14 +162,11 @@ export class Runtimes {
     if (!settings.runtimes.includes('node') || this.#externalUris('node').length > 0) return null
     const { functionsRoot: cwd } = settings
     const script = runtimeFile('node/compile-ahead.mjs')
-    return new CompileAhead({
-      clock,
-      compile: async (files, signal) => {
-        const command = this.#findProgram('node').path
-        if (command === null || signal.aborted) return
-        const args = [script, cwd, `${this.#folder.path()}/cache`, ...files]
-        await runAside({ command, args, cwd, env: toFunctionHostEnv(hostEnv), signal })
-      },
+    return new CompileAhead(clock, async (files, signal) => {
+      const command = this.#findProgram('node').path
+      if (command === null || signal.aborted) return
+      const args = [script, cwd, `${this.#folder.path()}/cache`, ...files]
+      await runAside({ command, args, cwd, env: toFunctionHostEnv(hostEnv), signal })
     })
   }
 
@@ -180,19 +175,14 @@ export class Runtimes {
     const { functionTempMb: limitMb } = settings
     const users = this.#users
     if (users === null || limitMb === null || inspect === true) return null
-    return new TempQuota({
-      clock,
-      limitMb,
-      signals: this.#signals,
-      folders: () => users.folders,
-      onExceeded: (uid, usedMb) => {
-        const keys = users.keysOf(uid)
-        const runtime = this.#functions.get(keys[0] ?? '')?.runtime
-        const why = usedMb === null ? 'could not be measured in time' : `take ${usedMb} MB of ${limitMb}`
-        const text = `${keys.join(', ')}: temporary files ${why} (FN_FUNCTION_TEMP_MB): the gateway killed its processes and deleted the files`
-        if (runtime !== undefined) onEvent({ runtime, index: 0, kind: 'quota', text })
-      },
-    })
+    const onExceeded = (uid: number, usedMb: number | null): void => {
+      const keys = users.keysOf(uid)
+      const runtime = this.#functions.get(keys[0] ?? '')?.runtime
+      const why = usedMb === null ? 'could not be measured in time' : `take ${usedMb} MB of ${limitMb}`
+      const text = `${keys.join(', ')}: temporary files ${why} (FN_FUNCTION_TEMP_MB): the gateway killed its processes and deleted the files`
+      if (runtime !== undefined) onEvent({ runtime, index: 0, kind: 'quota', text })
+    }
+    return new TempQuota({ clock, limitMb, signals: this.#signals, folders: users.folders, onExceeded })
   }
 
   #createUsers(): FunctionUsers {
@@ -210,51 +200,51 @@ export class Runtimes {
   #add(name: RuntimeName): void {
     const { settings, inspect } = this.#options
     this.#missing.delete(name)
-    if (inspect === true) {
-      this.byName.set(name, createInspectedRuntime(name))
-      return
+    if (inspect === true) this.byName.set(name, createInspectedRuntime(name))
+    else if (name === 'lua') {
+      const toReader: StartFacts['toReader'] = fn => this.#users?.idOf(fn.key) ?? null
+      this.byName.set(name, new LuaRuntime(settings, { ...this.#facts, toReader }))
+    } else {
+      const program = this.#externalUris(name).length > 0 ? null : this.#findProgram(name)
+      const problem = program?.problem ?? null
+      if (problem !== null && !settings.runtimesExplicit) {
+        this.#missing.set(name, problem)
+        return
+      }
+      const runtime = this.#createSocketSet(name, program?.version)
+      this.byName.set(name, runtime)
+      // Asked for by name, it is shown as down with the reason, functions or not.
+      if (problem !== null) void runtime.start()
     }
-    if (name === 'lua') {
-      this.byName.set(
-        name,
-        new LuaRuntime(settings, { ...this.#toStartFacts(), toReader: fn => this.#users?.idOf(fn) ?? null }),
-      )
-      return
-    }
-    const program = this.#externalUris(name).length > 0 ? null : this.#findProgram(name)
-    const problem = program?.problem ?? null
-    if (problem !== null && !settings.runtimesExplicit) {
-      this.#missing.set(name, problem)
-      return
-    }
-    const runtime = this.#createSocketSet(name, program?.version)
-    this.byName.set(name, runtime)
-    // Asked for by name, it is shown as down with the reason, functions or not.
-    if (problem !== null) void runtime.start()
   }
 
   #createSocketSet(name: RuntimeName, version: string | undefined): SocketSet {
     const { clock, settings, preparerOf, onLog, onEvent } = this.#options
+    const { runtimeDaemons, gatewayWorkers, runtimeSecret: secret, runtimeTlsCaFile: caFile } = settings
     const externalUris = this.#externalUris(name)
-    // An external daemon has separate programs.
+    // An external daemon has separate programs, folders and users.
     const isOwn = externalUris.length === 0
+    const users = isOwn ? this.#users : null
+    const onDifference = (text: string) => onEvent({ runtime: name, index: 0, kind: 'content', text })
     return new SocketSet({
       runtime: name,
       clock,
       pool: this.pool,
       externalUris,
-      ...this.#toElsewhere(name, isOwn),
+      trust: isOwn ? NO_TRUST : { secret, ca: caFile === null ? null : readFileSync(caFile, 'utf8') },
+      ...(!isOwn && { onContent: createContentCheck(settings.functionsRoot, onDifference) }),
       ...(COMPILED.has(name) && { toolchain: { version } }),
-      daemonCount: settings.runtimeDaemons[name] ?? 1,
+      daemonCount: runtimeDaemons[name] ?? 1,
       launch: index => this.#toLaunch(name, index),
       socketFolder: isOwn ? () => this.#folder.path() : null,
       preparer: isOwn ? (preparerOf?.(name) ?? null) : null,
-      facts: this.#toStartFacts(),
-      userOf: (fn, program) => (isOwn ? (this.#users?.userOf(fn, this.#folder.path(), program) ?? null) : null),
-      userProcesses: this.#userProcesses,
+      facts: this.#facts,
+      userOf: (fn, program) => users?.userOf(fn, this.#folder.path(), program) ?? null,
+      onUserLeft: uid => this.#userProcesses.leave(uid),
+      killGroupOf: (uid, pid) => this.#signals.killGroup(uid, pid),
       // Other processes of the gateway connect to their workers themselves, and a function's user is known too late.
-      flushFrames: settings.gatewayWorkers === 1 ? FLUSH_FRAMES.alone : FLUSH_FRAMES.besideOthers,
-      takesReady: isOwn && this.#users === null && settings.gatewayWorkers === 1,
+      flushFrames: gatewayWorkers === 1 ? FLUSH_FRAMES.alone : FLUSH_FRAMES.besideOthers,
+      takesReady: isOwn && users === null && gatewayWorkers === 1,
       startsEarly: isOwn && name === 'node',
       onLog: (key, stream, text) => {
         const fn = this.#functions.get(key)
@@ -262,24 +252,6 @@ export class Runtimes {
       },
       onEvent,
     })
-  }
-
-  /** Options of external daemons. */
-  #toElsewhere(name: RuntimeName, isOwn: boolean) {
-    if (isOwn) return { trust: NO_TRUST }
-    const { settings, onEvent } = this.#options
-    const { functionsRoot, runtimeSecret: secret, runtimeTlsCaFile: file } = settings
-    const check = createContentCheck(functionsRoot, text => onEvent({ runtime: name, index: 0, kind: 'content', text }))
-    return {
-      trust: { secret, ca: file === null ? null : readFileSync(file, 'utf8') },
-      onContent: (content: unknown, uri: string) => void check(content, uri),
-    }
-  }
-
-  #toStartFacts(): StartFacts {
-    const { settings, toContext, toPackDirs } = this.#options
-    const { functionsRoot, production } = settings
-    return { functionsRoot, production, toContext, toPackDirs }
   }
 
   #externalUris(name: RuntimeName): readonly string[] {
@@ -292,20 +264,19 @@ export class Runtimes {
 
   /** @throws Error when the program or the folder for sockets is missing */
   #toLaunch(name: RuntimeName, index: number): Launch {
-    const { settings } = this.#options
+    const { functionsRoot: cwd, workerNice: nice } = this.#options.settings
     const program = this.#findProgram(name)
     if (program.path === null) throw new Error(program.problem)
-    const uri = `unix:${this.#folder.path()}/${name}-${index}.sock`
-    const flags = ['--socket', uri.slice('unix:'.length), '--index', String(index), '--root', settings.functionsRoot]
+    const socket = `${this.#folder.path()}/${name}-${index}.sock`
     // Compiled functions are served by the daemon of Node.js.
     const command = COMPILED.has(name) ? process.execPath : program.path
     const daemon = name === 'python' ? 'python/daemon.py' : name === 'php' ? 'php/daemon.php' : SHARED_DAEMON
+    const flags = ['--socket', socket, '--index', String(index), '--root', cwd]
     const args = [...(name === 'python' ? ['-u'] : []), runtimeFile(daemon), ...flags]
-    const { functionsRoot: cwd, workerNice: nice } = settings
-    const launch = { command, args, env: this.#toEnv(name), cwd, nice, uri }
+    const launch = { command, args, env: this.#toEnv(name), cwd, nice, uri: `unix:${socket}` }
     if (this.#users === null) return launch
     this.#checkPrlimit(name)
-    checkReachable([command, settings.functionsRoot, runtimeFile(SHARED_DAEMON)])
+    checkReachable([command, cwd, runtimeFile(SHARED_DAEMON)])
     return withoutNewPrivileges(launch, this.#options.hostEnv.PATH ?? '')
   }
 
@@ -330,7 +301,6 @@ export class Runtimes {
     return env
   }
 
-  /** Handler files of a runtime's functions, in order. */
   #listEntries(name: RuntimeName): string[] {
     const functions = [...this.#functions.values()]
     return functions.flatMap(({ runtime, entryFile }) => (runtime === name ? [entryFile] : [])).sort()
@@ -338,17 +308,11 @@ export class Runtimes {
 
   #toWarning(name: RuntimeName, problem: string): Warning[] {
     const files = this.#listEntries(name)
-    const [first] = files
-    if (first === undefined) return []
+    const [path] = files
+    if (path === undefined) return []
     const rest = files.length > MAX_NAMED_FILES ? ` and ${files.length - MAX_NAMED_FILES} more` : ''
-    return [
-      {
-        code: 'RUNTIME_MISSING',
-        path: first,
-        message: `${problem}; not served: ${files.slice(0, MAX_NAMED_FILES).join(', ')}${rest}`,
-        hint: toInstallAdvice(name),
-      },
-    ]
+    const message = `${problem}; not served: ${files.slice(0, MAX_NAMED_FILES).join(', ')}${rest}`
+    return [{ code: 'RUNTIME_MISSING', path, message, hint: toInstallAdvice(name) }]
   }
 }
 
@@ -364,12 +328,11 @@ function withoutNewPrivileges(launch: Launch, path: string): Launch {
   return { ...launch, command: setpriv, args }
 }
 
-// Whether a daemon elsewhere has the functions that the gateway has.
-
 /**
+ * Compares the functions of a daemon elsewhere with those of the gateway.
  * @param root - functions root, full path
  * @param onDifference - called with the first difference, once for each daemon and difference
- * @returns what is asked when a daemon is up; the promise is for tests
+ * @returns called when a daemon is up
  */
 function createContentCheck(
   root: string,
@@ -382,12 +345,11 @@ function createContentCheck(
     const here = there === null ? null : await reader.read()
     if (there === null || here === null) return
     const difference = findDifference(here, there, `at ${uri}`)
-    if (difference === null) reported.delete(uri)
-    else if (reported.get(uri) !== difference) {
-      reported.set(uri, difference)
+    if (difference !== null && reported.get(uri) !== difference) {
       const text = `the functions folder of the daemon at ${uri} is not the one of the gateway, ${root}: ${difference}`
       onDifference(escapeUnsafe(text))
     }
+    reported.set(uri, difference ?? '')
   }
 }
 
@@ -397,50 +359,99 @@ const REASON = 'not started: the tree is only looked at'
 
 function createInspectedRuntime(name: RuntimeName): Runtime {
   const refusal = new GatewayError('RUNTIME_DOWN', `runtime down: ${name} is ${REASON}`)
-  // A worker's requirements can never be met, so none is started.
-  const preparer: Preparer = {
-    prepare: () => Promise.reject(refusal),
-    toStep: () => REASON,
-    waitMs: 0,
-    prepareAhead: () => {},
+  const refuse = (): never => {
+    throw refusal
   }
   return {
     name,
     sockets: null,
-    preparer,
+    // A worker's requirements can never be met, so none is started.
+    preparer: { prepare: async () => refuse(), toStep: () => REASON, waitMs: 0, prepareAhead: () => {} },
     maxWorkers: 1,
     start: () => Promise.resolve(),
-    rest: () => {},
-    spawn: () => {
-      throw refusal
-    },
+    spawn: refuse,
     health: () => ({ up: false, reason: REASON, routing: 'single', version: null, sockets: [] }),
     close: () => Promise.resolve(),
   }
 }
 
-// Whether other users can reach a path at all.
+// TypeScript functions compiled in the background, by a separate program.
 
-const OTHERS_ENTER = 0o001
+/** Milliseconds without a reload before it begins: starts, first calls after them and answers after a save come first. */
+export const QUIET_MS = 100
+/** Functions compiled ahead at most: with more of them few are ever called. */
+export const MAX_AHEAD_FUNCTIONS = 1000
+/** Functions of one program, and characters of their paths: an argument list has bounds. */
+const MAX_FILES = 200
+const MAX_PATH_CHARS = 64 * 1024
 
-/**
- * @param paths - full paths
- * @param who - who needs them, as the message begins
- * @throws Error that names the closed folder and how to open it
- */
-export function checkReachable(paths: readonly string[], who = 'users of functions'): void {
-  for (const path of paths) {
-    const closed = findClosedFolder(realpathSync(path))
-    if (closed !== null)
-      throw new Error(`${who} cannot reach ${path}: ${closed} is closed to them; chmod o+x ${closed}`)
+const TYPESCRIPT = /\.[mc]?ts$/
+
+/** Compiles entry files, full paths. Aborting the signal ends it. */
+type Compile = (files: readonly string[], signal: AbortSignal) => Promise<void>
+
+export class CompileAhead {
+  readonly #compile: Compile
+  /** By full path of the entry file: the signature of the function that was compiled, or is about to be. */
+  #known = new Map<string, string>()
+  /** Full paths of entry files to compile, in order. */
+  readonly #waiting = new Set<string>()
+  readonly #abort = new AbortController()
+  readonly #timer: Timer
+  #running: Promise<void> | null = null
+
+  constructor(clock: Clock, compile: Compile) {
+    this.#compile = compile
+    this.#timer = new Timer(clock, true)
   }
-}
 
-/** The folder on the way to a path that other users may not enter; null when there is none. */
-export function findClosedFolder(path: string): string | null {
-  for (let folder = path; ; folder = dirname(folder)) {
-    const stats = lstatSync(folder, { throwIfNoEntry: false })
-    if (stats?.isDirectory() === true && (stats.mode & OTHERS_ENTER) === 0) return folder
-    if (dirname(folder) === folder) return null
+  /** Takes over a new catalog's functions: those that are new or changed are compiled once it is quiet. */
+  retain(functions: ReadonlyMap<string, FunctionVersion>): void {
+    const before = this.#known
+    this.#known = new Map()
+    for (const { runtime, entryPath, signature } of functions.values()) {
+      // The last letters decide for most of ten thousand functions.
+      if (runtime !== 'node' || !entryPath.endsWith('ts') || !TYPESCRIPT.test(entryPath)) continue
+      if (this.#known.size === MAX_AHEAD_FUNCTIONS) break
+      if (before.get(entryPath) !== signature) this.#waiting.add(entryPath)
+      this.#known.set(entryPath, signature)
+    }
+    for (const path of this.#waiting) if (!this.#known.has(path)) this.#waiting.delete(path)
+    this.#plan()
+  }
+
+  /** Resolves when nothing of it runs. */
+  async close(): Promise<void> {
+    this.#abort.abort()
+    this.#waiting.clear()
+    this.#timer.clear()
+    await this.#running
+  }
+
+  #plan(): void {
+    if (this.#waiting.size === 0) this.#timer.clear()
+    else if (this.#running === null) this.#timer.set(QUIET_MS, () => this.#run())
+  }
+
+  #run(): void {
+    const next = () => {
+      this.#running = null
+      this.#plan()
+    }
+    // The rest is compiled when it is called.
+    this.#running = this.#compile(this.#takeFiles(), this.#abort.signal).then(next, next)
+  }
+
+  /** As many as one program takes. */
+  #takeFiles(): string[] {
+    const files: string[] = []
+    let chars = 0
+    for (const file of this.#waiting) {
+      chars += file.length
+      if (files.length === MAX_FILES || (chars > MAX_PATH_CHARS && files.length > 0)) break
+      this.#waiting.delete(file)
+      files.push(file)
+    }
+    return files
   }
 }

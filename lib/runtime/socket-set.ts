@@ -5,14 +5,12 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { within } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
-import { Daemon, type DaemonOptions, type Launch, type StartRequest } from './daemon.ts'
-import type { FunctionUser, UserProcesses } from './function-users.ts'
-import type { Preparer, Runtime, RuntimeHealth, Sockets, WorkerStart } from './runtime.ts'
-import { SocketWorker } from './socket-worker.ts'
-import type { StartedWorker, WorkerSource } from './started-worker.ts'
-import { type StartFacts, toStartHeader } from './start-header.ts'
-import type { WorkerOwner } from './worker.ts'
 import { DAEMON_READY_TIMEOUT_MS } from './control-connection.ts'
+import { Daemon, type DaemonOptions, type Launch, type StartRequest } from './daemon.ts'
+import type { FunctionUser } from './function-users.ts'
+import type { Preparer, Runtime, RuntimeHealth, Sockets, WorkerStart } from './runtime.ts'
+import { type AskedWorker, SocketWorker, type StartedWorker } from './socket-worker.ts'
+import { type StartFacts, toStartHeader, type WorkerOwner } from './worker.ts'
 
 interface SocketSetOptions extends Omit<DaemonOptions, 'index' | 'externalUri' | 'launch'> {
   /** Memory for large frames. */
@@ -31,8 +29,8 @@ interface SocketSetOptions extends Omit<DaemonOptions, 'index' | 'externalUri' |
   facts: StartFacts
   /** The user that workers of a function, or its program, run as; null when it is the daemon's. @throws Error with a message for people */
   userOf(fn: FunctionVersion, program: string | null): FunctionUser | null
-  /** Workers of users of functions; null or absent where there are none. */
-  userProcesses?: UserProcesses | null
+  /** Called with the user of a worker that has ended. */
+  onUserLeft?(uid: number): void
   /** True when the daemon hands a worker its `start` itself, before the gateway is connected to it. */
   startsEarly: boolean
   /** Frames that leave for a worker at once. */
@@ -56,19 +54,13 @@ export class SocketSet implements Runtime {
     this.name = options.runtime
     this.preparer = options.preparer
     const count = options.externalUris.length || Math.max(1, options.daemonCount)
-    this.daemons = Array.from(
-      { length: count },
-      (_, at) =>
-        new Daemon({
-          ...options,
-          index: at + 1,
-          externalUri: options.externalUris[at] ?? null,
-          launch: () => options.launch(at + 1),
-          killGroupOf: (uid, pid) => options.userProcesses?.killGroup(uid, pid),
-        }),
-    )
+    this.daemons = Array.from({ length: count }, (_, at) => {
+      const externalUri = options.externalUris[at] ?? null
+      return new Daemon({ ...options, index: at + 1, externalUri, launch: () => options.launch(at + 1) })
+    })
     let begun = 0
-    this.sockets = count === 1 ? null : { count, begin: () => begun++ % count, up: () => this.#listUp() }
+    const up = () => this.daemons.filter(({ state }) => state === 'up').map(({ index }) => index)
+    this.sockets = count === 1 ? null : { count, begin: () => begun++ % count, up }
   }
 
   start(): Promise<void> {
@@ -81,9 +73,6 @@ export class SocketSet implements Runtime {
     await Promise.all(this.daemons.map(daemon => (daemon.state === 'starting' ? daemon.change() : undefined)))
   }
 
-  /** Daemons stay: the next function shall not wait for them. */
-  rest(): void {}
-
   spawn(set: WorkerOwner, program: string | null): SocketWorker {
     const { header, source } = this.#toStart(set.fn, program, true)
     return new SocketWorker(set, source, header, this.#options.pool, this.#options.flushFrames)
@@ -93,72 +82,56 @@ export class SocketSet implements Runtime {
     return this.#toStart(fn, program, false)
   }
 
-  #toStart(fn: FunctionVersion, program: string | null, mayBeReady: boolean): WorkerStart {
+  #toStart(fn: FunctionVersion, program: string | null, isHere: boolean): WorkerStart {
     const header = toStartHeader(fn, this.#options.facts)
-    const startWorker: WorkerSource['startWorker'] = async (asked, loadOf, onSocket) => {
-      const request = this.#toRequest(asked, program, header, mayBeReady)
-      const worker = await this.#startWorker(request, asked.policy.timeoutMs, loadOf, onSocket)
+    const startWorker = async (asked: AskedWorker): Promise<StartedWorker> => {
+      const request = this.#toRequest(asked.set.fn, program, header, isHere)
+      const worker = await this.#startWorker(request, asked)
       const { uid } = request
-      if (uid !== null) worker.onExit(() => this.#options.userProcesses?.leave(uid))
+      if (uid !== null) void worker.ended.then(() => this.#options.onUserLeft?.(uid))
       return worker
     }
     return { header, source: { startWorker } }
   }
 
-  /** @param early - JSON text of the worker's own `start` */
-  #toRequest(fn: FunctionVersion, program: string | null, early: string, mayBeReady: boolean): StartRequest {
-    const { facts, runtime, startsEarly } = this.#options
+  /**
+   * @param header - JSON text of the worker's own `start`
+   * @param isHere - false where another process connects to the worker
+   */
+  #toRequest(fn: FunctionVersion, program: string | null, header: string, isHere: boolean): StartRequest {
+    const { facts, runtime, startsEarly, userOf } = this.#options
     let user: FunctionUser | null
     try {
-      user = this.#options.userOf(fn, program)
+      user = userOf(fn, program)
     } catch (error) {
       throw this.#toDown((error as Error).message)
     }
+    const { key, name, version, fnDir: dir, entryPath: entry } = fn
     const fields = {
-      key: fn.key,
-      runtime,
-      name: fn.name,
-      version: fn.version,
-      root: facts.functionsRoot,
-      dir: fn.fnDir,
-      entry: fn.entryPath,
+      ...{ key, runtime, name, version, root: facts.functionsRoot, dir, entry },
       ...(user !== null && { user }),
       ...(program !== null && { binary: program }),
     }
-    return {
-      key: fn.key,
-      entry: fn.entryPath,
-      program,
-      uid: user?.uid ?? null,
-      mayBeReady,
-      toHeader: worker => {
-        if (worker !== null) return JSON.stringify({ ...fields, worker })
-        return JSON.stringify(startsEarly && program === null ? { ...fields, early } : fields)
-      },
-    }
+    const uid = user?.uid ?? null
+    const early = startsEarly && program === null ? header : undefined
+    return { fields, early, program, uid, mayBeReady: isHere && uid === null }
   }
 
-  /** @param waitMs - for a daemon that is restarted */
-  async #startWorker(
-    request: StartRequest,
-    waitMs: number,
-    loadOf: (socketIndex: number) => number,
-    onSocket: (socketIndex: number) => void,
-  ): Promise<StartedWorker> {
-    const { clock } = this.#options
+  async #startWorker(request: StartRequest, asked: AskedWorker): Promise<StartedWorker> {
+    const { clock, socketFolder } = this.#options
     const isFirstStart = this.daemons.every(({ info }) => info === null)
-    const giveUpAt = clock.monotonic() + (isFirstStart ? DAEMON_READY_TIMEOUT_MS : waitMs)
+    const waitMs = isFirstStart ? DAEMON_READY_TIMEOUT_MS : asked.set.fn.policy.timeoutMs
+    const giveUpAt = clock.monotonic() + waitMs
     const failed = new Set<Daemon>()
     let reason = ''
     for (const daemon of this.daemons) daemon.ensureStarted()
     for (;;) {
-      const daemon = this.#pick(failed, loadOf)
+      const daemon = this.#pick(failed, asked)
       if (daemon !== null) {
-        onSocket(daemon.index)
+        asked.socketIndex = daemon.index
         try {
           // A cleaner of temporary folders may have deleted it.
-          const folder = this.#options.socketFolder?.() ?? null
-          return await daemon.startWorker(request, folder)
+          return await daemon.startWorker(request, socketFolder?.() ?? null)
         } catch (error) {
           // The next socket may do better; this one is asked again only when it has been restarted.
           reason = (error as Error).message
@@ -173,18 +146,12 @@ export class SocketSet implements Runtime {
     }
   }
 
-  /** Indexes (from 1) of the sockets that can start workers now. */
-  #listUp(): number[] {
-    return this.daemons.filter(({ state }) => state === 'up').map(({ index }) => index)
-  }
-
   health(): RuntimeHealth {
     const sockets = this.daemons.map(daemon => daemon.health())
     const down = sockets.filter(socket => !socket.up)
     const up = down.length < sockets.length
-    let reason = sockets[0]!.reason
-    if (down.length > 0 && up) reason = `${down.length} of ${sockets.length} sockets down: ${down[0]!.reason}`
-    else if (down.length > 0) reason = down[0]!.reason
+    const { reason: first } = down[0] ?? sockets[0]!
+    const reason = down.length > 0 && up ? `${down.length} of ${sockets.length} sockets down: ${first}` : first
     const { toolchain } = this.#options
     const known = this.daemons.find(({ info }) => info !== null)?.info?.version
     const version = (toolchain === undefined ? known : toolchain.version) ?? null
@@ -197,22 +164,20 @@ export class SocketSet implements Runtime {
   }
 
   /** Of the sockets that are up the one with the fewest workers of the function, in turn where several have. */
-  #pick(failed: ReadonlySet<Daemon>, loadOf: (socketIndex: number) => number): Daemon | null {
-    const count = this.daemons.length
-    let best = -1
+  #pick(failed: ReadonlySet<Daemon>, { set }: AskedWorker): Daemon | null {
+    const inTurn = [...this.daemons.slice(this.#next), ...this.daemons.slice(0, this.#next)]
+    let best: Daemon | null = null
     let bestLoad = Number.POSITIVE_INFINITY
-    for (let step = 0; step < count; step++) {
-      const at = (this.#next + step) % count
-      const daemon = this.daemons[at]!
+    for (const daemon of inTurn) {
       if (daemon.state !== 'up' || failed.has(daemon)) continue
-      const load = loadOf(daemon.index)
+      const load = set.loadOf(daemon.index)
       if (load >= bestLoad) continue
-      best = at
+      best = daemon
       bestLoad = load
     }
-    if (best === -1) return null
-    this.#next = (best + 1) % count
-    return this.daemons[best]!
+    // Its index is from 1: that of the next one from 0.
+    if (best !== null) this.#next = best.index % this.daemons.length
+    return best
   }
 
   #toDown(reason: string): GatewayError {

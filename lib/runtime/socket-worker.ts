@@ -1,15 +1,16 @@
-/** A worker process behind a socket: frames in, frames out. Owner: §1, page runtime/wire-protocol. */
+/** A worker process behind a socket: frames in, frames out. Owner: §1, pages runtime/wire-protocol and runtime/ready-workers. */
 
 import type net from 'node:net'
 import { isAbsolute } from 'node:path'
 import { type BytePool, type Bytes, lengthOf } from '../core/byte-pool.ts'
 import { Timer } from '../core/clock.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
 import { MAX_REPLY_HEAD_CHARS } from '../core/limits.ts'
 import type { RuntimeCall } from './call.ts'
-import { connectWorker, findSecret, needsProof, toWorkerHello } from './worker-socket.ts'
-import { toRuntimeError } from './runtime-error.ts'
+import { toProblem } from './greeting.ts'
 import {
+  encodeHello,
   FrameReader,
   FrameWriter,
   KIND,
@@ -19,7 +20,57 @@ import {
   SMALL_BODY_BYTES,
 } from './wire-protocol.ts'
 import { Worker, type WorkerOwner, WORKER_READY_TIMEOUT_MS } from './worker.ts'
-import type { StartedWorker, WorkerExit, WorkerSource } from './started-worker.ts'
+import { dial, dialWorker, greet, NO_TRUST, type OnRead, type WorkerAddress } from './worker-socket.ts'
+
+export interface WorkerExit {
+  code: number | null
+  signal: string | null
+  reason: string
+  /** True when its daemon ended and took it along: no fault of the function. */
+  isOfDaemon?: boolean
+}
+
+/** The end of a worker, for everything that holds it. */
+export class WorkerEnd {
+  /** Null while it lives. */
+  exit: WorkerExit | null = null
+  readonly ended: Promise<WorkerExit>
+  #resolve: (exit: WorkerExit) => void = () => {}
+
+  constructor() {
+    this.ended = new Promise(resolve => {
+      this.#resolve = resolve
+    })
+  }
+
+  settle(exit: WorkerExit): void {
+    this.exit = exit
+    this.#resolve(exit)
+  }
+}
+
+/** A worker that a daemon started. */
+export interface StartedWorker extends WorkerAddress {
+  socketIndex: number
+  /** Opened ahead, and greeted; absent or null where it is to be dialled. */
+  connection?: ReadyConnection | null
+  /** Its process on this machine; null where that is not known. */
+  pid: number | null
+  kill(graceMs: number): void
+  readonly ended: Promise<WorkerExit>
+}
+
+/** A worker that is to be started: for a function, where that has the fewest workers. */
+export interface AskedWorker {
+  readonly set: { readonly fn: FunctionVersion; loadOf(socketIndex: number): number }
+  /** Set to the socket (from 1) that is asked, and again when another socket has to do it. */
+  socketIndex: number
+}
+
+export interface WorkerSource {
+  /** @throws GatewayError RUNTIME_DOWN when no socket of the runtime can start one */
+  startWorker(asked: AskedWorker): Promise<StartedWorker>
+}
 
 /** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
 const MAX_WAITING_PONG_BYTES = 64 * 1024
@@ -92,10 +143,7 @@ export class SocketWorker extends Worker {
     this.#writer = new FrameWriter(bytes => this.#write(bytes))
     this.#reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body), 0, pool)
     this.#writer.add(KIND.start, 0, startHeader, null)
-    const onSocket = (index: number) => {
-      this.socketIndex = index
-    }
-    source.startWorker(set.fn, set.loadOf, onSocket).then(
+    source.startWorker(this).then(
       started => this.#connect(started),
       error => this.#failStart(toGatewayError(error)),
     )
@@ -143,7 +191,7 @@ export class SocketWorker extends Worker {
   #connect(started: StartedWorker): void {
     this.#started = started
     this.socketIndex = started.socketIndex
-    started.onExit(exit => this.#handleExit(exit))
+    void started.ended.then(exit => this.#handleExit(exit))
     if (this.#killed || this.state === 'ending') {
       started.kill(0)
       this.#finishClose()
@@ -151,13 +199,8 @@ export class SocketWorker extends Worker {
     }
     let socket: net.Socket
     try {
-      const events = {
-        toReadInto: this.#toReadInto,
-        onRead: this.#onRead,
-        onProven: (rest: Buffer) => this.#handleProven(rest),
-        onProblem: (text: string) => this.#breakOff(text),
-      }
-      socket = started.connection?.adopt(events) ?? connectWorker(started, findSecret(this.set.fn), events)
+      const onRead = { buffer: this.#toReadInto, callback: this.#onRead }
+      socket = started.connection?.adopt(onRead) ?? dialWorker(started, this.set.fn, onRead)
     } catch (error) {
       started.kill(0)
       const detail = { hint: (error as Error).message }
@@ -173,22 +216,17 @@ export class SocketWorker extends Worker {
     })
     socket.on('close', () => this.#handleSocketClose())
     this.#lifeTimer.set(WORKER_READY_TIMEOUT_MS, () => this.handleSlowLoad())
-    if (!needsProof(started.uri, started.trust)) this.#open()
-  }
-
-  #handleProven(rest: Buffer): void {
-    if (this.#closed) return
-    this.#open()
-    this.#push(rest, rest.length)
+    greet(socket, started, this.#reader, () => this.#open())
   }
 
   /** Says what the connection is for, and what was to be sent so far. */
   #open(): void {
     this.#isOpen = true
-    const [socket, started] = [this.#socket!, this.#started!]
+    const socket = this.#socket!
+    const { connection, isShared, id } = this.#started!
     // A connection that was opened ahead has greeted, and its process may have ended while it waited.
-    let isHeard = !started.connection
-    if (isHeard) socket.write(toWorkerHello(started))
+    let isHeard = !connection
+    if (isHeard) socket.write(encodeHello(isShared ? { role: 'worker', worker: id } : { role: 'worker' }))
     for (const bytes of this.#unsent) {
       this.#hand(bytes)
       isHeard ||= socket.writable && socket.errored === null
@@ -209,14 +247,11 @@ export class SocketWorker extends Worker {
 
   #send(kind: Kind, id: number, header: string, body: Bytes | null): void {
     if (this.#closed) return
-    if (body !== null && lengthOf(body) > SMALL_BODY_BYTES) {
-      // Header and pieces in one write.
-      this.#socket?.cork()
-      this.#writer.add(kind, id, header, body)
-      this.#socket?.uncork()
-    } else {
-      this.#writer.add(kind, id, header, body)
-    }
+    // Header and pieces of a long body go in one write.
+    const isLong = body !== null && lengthOf(body) > SMALL_BODY_BYTES
+    if (isLong) this.#socket?.cork()
+    this.#writer.add(kind, id, header, body)
+    if (isLong) this.#socket?.uncork()
     this.#unflushed += 1
     if (this.#unflushed === this.#flushFrames) this.#flush()
     if (this.#flushing) return
@@ -261,13 +296,9 @@ export class SocketWorker extends Worker {
   /** @param isHeld - it may be the pool's, and is free when it is written */
   #hand(bytes: Buffer, isHeld = true): boolean {
     const socket = this.#socket!
-    if (!isHeld) {
-      if (socket.writable) socket.write(bytes)
-    } else if (socket.writable) {
-      socket.write(bytes, () => this.#pool.free(bytes))
-    } else {
-      this.#pool.free(bytes)
-    }
+    if (!socket.writable) this.#pool.free(bytes)
+    else if (isHeld) socket.write(bytes, () => this.#pool.free(bytes))
+    else socket.write(bytes)
     return socket.writableLength === 0
   }
 
@@ -287,15 +318,11 @@ export class SocketWorker extends Worker {
       // The call it belongs to gets the reason; the others, that their worker ended.
       if (error instanceof ProtocolError && error.id !== 0)
         this.handleLastError(error.id, new GatewayError('CONTRACT_BROKEN', `invalid runtime response: ${message}`))
-      this.#breakOff(`protocol error: ${message}`)
+      // A worker that breaks the protocol has said its last; as a failure it counts like a crash.
+      this.#problem ??= toProblem(error)
+      this.#isRead = false
+      this.#finishClose()
     }
-  }
-
-  /** A worker that breaks the protocol has said its last; as a failure it counts like a crash. */
-  #breakOff(problem: string): void {
-    this.#problem ??= problem
-    this.#isRead = false
-    this.#finishClose()
   }
 
   #handleFrame(kind: Kind, id: number, header: string, body: Buffer): void {
@@ -312,14 +339,9 @@ export class SocketWorker extends Worker {
         this.handleEnd(id, typeof problem === 'string' ? problem : null)
         return
       }
-      case KIND.error: {
-        const fields = parseHeader(header)
-        const error = toRuntimeError(fields, this.set.fn)
-        if (id === 0) this.handleLoadError(error)
-        else if (fields.ends === true) this.handleLastError(id, error)
-        else this.handleError(id, error)
+      case KIND.error:
+        this.handleFailure(id, parseHeader(header))
         return
-      }
       case KIND.log:
         this.handleLog(id, parseHeader(header).stream === 'stderr' ? 'stderr' : 'stdout', body.toString('utf8'))
         return
@@ -385,5 +407,71 @@ export class SocketWorker extends Worker {
     const reason = this.#problem ?? this.#exit?.reason ?? this.#failure ?? 'connection closed'
     const unexpected = !this.#killed && this.#exit?.isOfDaemon !== true
     this.handleClosed({ reason, unexpected, complete, unheard: this.#isUnheard })
+  }
+}
+
+// A connection that is opened ahead: a first call need not wait for one.
+
+/** As much as a function's `ready` and its first answer take most of the time. */
+const FIRST_READ_BYTES = 4096
+const IGNORED: OnRead = { buffer: () => READ_BUFFER, callback: () => true }
+
+/** Without an owner until a function's worker takes it. It greets at once, unless the process that reads it does not run yet. */
+export class ReadyConnection {
+  readonly #socket: net.Socket
+  #owner: OnRead | null = null
+  /** The first read's memory, which a socket asks for when it is made; null once that was read. */
+  #first: Buffer | null
+
+  /**
+   * @param greets - false for a process that becomes the program whose path it reads first
+   * @param onEnd - it ended, or sent something, before a function took it
+   * @throws Error when the address is none
+   */
+  constructor(uri: string, greets: boolean, onEnd: () => void) {
+    const first = Buffer.allocUnsafeSlow(FIRST_READ_BYTES)
+    this.#first = first
+    this.#socket = dial(uri, NO_TRUST, {
+      buffer: () => (this.#first === null && this.#owner !== null ? this.#owner.buffer() : first),
+      callback: length => {
+        // A worker sends nothing before it gets something.
+        if (this.#owner === null) onEnd()
+        else this.#read(this.#owner, length)
+        return true
+      },
+    })
+    this.#socket.on('error', () => {})
+    for (const event of ['end', 'close'])
+      this.#socket.on(event, () => {
+        if (this.#owner === null) onEnd()
+      })
+    if (greets) this.#greet()
+  }
+
+  /** @param path - of the program that is at the other end from then on; without a line break */
+  begin(path: string): void {
+    this.#socket.write(`${path}\n`)
+    this.#greet()
+  }
+
+  /** From here on the owner gets its bytes. */
+  adopt(owner: OnRead): net.Socket {
+    this.#owner = owner
+    return this.#socket
+  }
+
+  close(): void {
+    this.#owner = IGNORED
+    this.#socket.destroy()
+  }
+
+  #greet(): void {
+    this.#socket.write(encodeHello({ role: 'worker' }))
+  }
+
+  #read({ buffer, callback }: OnRead, length: number): void {
+    this.#first?.copy(buffer(), 0, 0, length)
+    this.#first = null
+    callback(length)
   }
 }

@@ -8,61 +8,44 @@
 import { type BytePool, type Bytes, lengthOf } from '../core/byte-pool.ts'
 import { MAX_FRAME_BYTES, PROTOCOL_VERSION } from '../core/limits.ts'
 
-export const KIND = {
-  hello: 1,
-  ready: 2,
-  start: 3,
-  started: 4,
-  stop: 5,
-  exited: 6,
-  log: 7,
-  loaded: 8,
-  call: 16,
-  reply: 17,
-  chunk: 18,
-  end: 19,
-  cancel: 20,
-  error: 21,
-  more: 22,
-  ping: 32,
-  pong: 33,
-} as const
-
-export type Kind = (typeof KIND)[keyof typeof KIND]
-
 const KIB = 1024
 const MIB = 1024 * KIB
 
 /**
- * Most bytes of the header and of the body of each kind. A peer that sends more is not read on: a header is a text in
- * memory, and a frame is kept until it is whole. To the body of a call the function's `max_body_bytes` are added.
+ * Number of each kind, and the most bytes of its header and of its body. A peer that sends more is not read on: a header is a
+ * text in memory, and a frame is kept until it is whole. To the body of a call the function's `max_body_bytes` are added.
  */
-export const FRAME_LIMITS: Readonly<Record<keyof typeof KIND, { header: number; body: number }>> = {
-  hello: { header: 4 * KIB, body: 16 },
-  ready: { header: 256 * KIB, body: 0 },
-  start: { header: 4 * MIB, body: 0 },
-  started: { header: 4 * KIB, body: 0 },
-  stop: { header: 4 * KIB, body: 0 },
-  exited: { header: 4 * KIB, body: 0 },
-  log: { header: 4 * KIB, body: 64 * KIB },
-  loaded: { header: 256 * KIB, body: 0 },
-  call: { header: MIB, body: MAX_FRAME_BYTES },
-  reply: { header: 512 * KIB, body: MAX_FRAME_BYTES },
-  chunk: { header: 4 * KIB, body: 256 * KIB },
-  end: { header: 64 * KIB, body: 0 },
-  cancel: { header: 4 * KIB, body: 0 },
-  error: { header: 64 * KIB, body: 0 },
-  more: { header: 4 * KIB, body: 0 },
-  ping: { header: 4 * KIB, body: 64 },
-  pong: { header: 4 * KIB, body: 64 },
+export const FRAME_LIMITS = {
+  hello: { kind: 1, header: 4 * KIB, body: 16 },
+  ready: { kind: 2, header: 256 * KIB, body: 0 },
+  start: { kind: 3, header: 4 * MIB, body: 0 },
+  started: { kind: 4, header: 4 * KIB, body: 0 },
+  stop: { kind: 5, header: 4 * KIB, body: 0 },
+  exited: { kind: 6, header: 4 * KIB, body: 0 },
+  log: { kind: 7, header: 4 * KIB, body: 64 * KIB },
+  loaded: { kind: 8, header: 256 * KIB, body: 0 },
+  call: { kind: 16, header: MIB, body: MAX_FRAME_BYTES },
+  reply: { kind: 17, header: 512 * KIB, body: MAX_FRAME_BYTES },
+  chunk: { kind: 18, header: 4 * KIB, body: 256 * KIB },
+  end: { kind: 19, header: 64 * KIB, body: 0 },
+  cancel: { kind: 20, header: 4 * KIB, body: 0 },
+  error: { kind: 21, header: 64 * KIB, body: 0 },
+  more: { kind: 22, header: 4 * KIB, body: 0 },
+  ping: { kind: 32, header: 4 * KIB, body: 64 },
+  pong: { kind: 33, header: 4 * KIB, body: 64 },
+} as const
+
+type Frames = typeof FRAME_LIMITS
+export const KIND = Object.fromEntries(Object.entries(FRAME_LIMITS).map(([name, { kind }]) => [name, kind])) as {
+  readonly [Name in keyof Frames]: Frames[Name]['kind']
 }
+export type Kind = Frames[keyof Frames]['kind']
 
 /** Names and limits by number; -1 for an unknown kind. */
 const NAMES: string[] = []
 const MAX_HEADER = new Int32Array(256).fill(-1)
 const MAX_BODY = new Int32Array(256)
-for (const [name, kind] of Object.entries(KIND)) {
-  const { header, body } = FRAME_LIMITS[name as keyof typeof KIND]
+for (const [name, { kind, header, body }] of Object.entries(FRAME_LIMITS)) {
   NAMES[kind] = name
   MAX_HEADER[kind] = header
   MAX_BODY[kind] = body
@@ -149,11 +132,15 @@ const POOLED_FRAME_BYTES = 16 * 1024
  * the owner reads into `room`, by none of what follows its beginning.
  */
 export class FrameReader {
-  readonly #onFrame: FrameHandler
+  readonly #handler: FrameHandler
+  #onFrame: FrameHandler
   readonly #pool: BytePool | null
   /** Added to the limit of a call's body. */
   readonly #moreBodyBytes: number
-  readonly #maxFrameBytes: number
+  #maxFrameBytes: number
+  /** Kinds that are expected; null for all. */
+  #expected: readonly number[] | null = null
+  #isStopped = false
   /** The unfinished frame: `held` bytes of it so far. As long as its fixed fields while these are not complete. */
   #unfinished: Buffer = NO_BYTES
   #held = 0
@@ -163,10 +150,28 @@ export class FrameReader {
 
   /** @param pool - for large unfinished frames; null where these are rare */
   constructor(onFrame: FrameHandler, maxBodyBytes = 0, pool: BytePool | null = null) {
-    this.#onFrame = onFrame
+    this.#handler = this.#onFrame = onFrame
     this.#pool = pool
     this.#moreBodyBytes = maxBodyBytes
     this.#maxFrameBytes = MAX_FRAME_BYTES + maxBodyBytes
+  }
+
+  /** Until `open`, only frames of these kinds are taken, and `onFrame` gets them: the peer has not proved itself. */
+  guard(kinds: readonly Kind[], onFrame: FrameHandler): void {
+    this.#expected = kinds
+    this.#onFrame = onFrame
+    this.#maxFrameBytes = FIXED_BYTES + Math.max(...kinds.map(kind => MAX_HEADER[kind]! + MAX_BODY[kind]!))
+  }
+
+  open(): void {
+    this.#expected = null
+    this.#onFrame = this.#handler
+    this.#maxFrameBytes = MAX_FRAME_BYTES + this.#moreBodyBytes
+  }
+
+  /** Called by a handler: the bytes behind its frame belong to another reader, and `push` returns where they begin. */
+  stop(): void {
+    this.#isStopped = true
   }
 
   /** Where the rest of a large unfinished frame belongs: `fill` reports bytes that were read into it. Null without one. */
@@ -186,28 +191,30 @@ export class FrameReader {
 
   /**
    * @param chunk - the next `length` bytes of the stream; the caller may use its memory again afterwards
+   * @returns how many of them were taken: all, unless a handler called `stop`
    * @throws ProtocolError; the reader must not be used after that
    */
-  push(chunk: Buffer, length = chunk.length): void {
+  push(chunk: Buffer, length = chunk.length): number {
     let at = 0
     if (this.#partLeft > 0) {
       at = this.#handPartOn(chunk, 0, length)
     } else if (this.#held > 0) {
       at = this.#add(chunk, length)
-      if (this.#held > 0) return
+      if (this.#held > 0) return length
     }
-    while (length - at >= PREFIX_BYTES) {
+    while (length - at >= PREFIX_BYTES && !this.#isStopped) {
       const bytes = this.#measure(chunk, at)
       if (at + bytes > length) {
         if (!this.#beginParts(chunk, at, length, bytes)) this.#hold(chunk, at, length, bytes)
-        return
+        return length
       }
       this.#handOn(chunk, at, at + bytes)
       at += bytes
     }
-    if (at === length) return
+    if (at === length || this.#isStopped) return at
     this.#hold(chunk, at, length, PREFIX_BYTES)
     this.#checkHeldLength()
+    return length
   }
 
   /**
@@ -268,6 +275,8 @@ export class FrameReader {
     const headerBytes = chunk.readUInt32BE(at + 9)
     const bodyBytes = length - FIXED_BYTES - headerBytes
     const maxHeader = MAX_HEADER[kind]!
+    if (this.#expected !== null && !this.#expected.includes(kind))
+      throw new ProtocolError('UNKNOWN_KIND', `frame kind ${kind} is not expected now`)
     if (maxHeader === -1) throw new ProtocolError('UNKNOWN_KIND', `unknown frame kind ${kind}`)
     if (bodyBytes < 0) throw new ProtocolError('HEADER_TOO_LONG', 'frame header is longer than its frame')
     const maxBody = MAX_BODY[kind]! + (kind === KIND.call ? this.#moreBodyBytes : 0)

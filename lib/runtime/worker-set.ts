@@ -13,9 +13,8 @@ import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { Backlog, LoadRetry, type LoadTurns, type OlderSet, Preparation, StandIn } from './backlog.ts'
 import type { RuntimeCall } from './call.ts'
-import { Growth, type Processors } from './growth.ts'
+import { CrashLoop, Growth, type Processors, WarmWorkers } from './growth.ts'
 import type { Preparer, Sockets } from './runtime.ts'
-import { CrashLoop, WarmWorkers } from './warm-workers.ts'
 import { FAST_CALL_MS, STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
 
 /** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
@@ -147,7 +146,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   }
 
   /** How many workers the function has at a socket: the next start goes where there are fewest. */
-  readonly loadOf = (socketIndex: number): number => {
+  loadOf(socketIndex: number): number {
     let count = 0
     for (const worker of this.workers) if (worker.socketIndex === socketIndex) count++
     return count

@@ -7,8 +7,16 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Semaphore } from '../core/semaphore.ts'
-import { type CallHost, OpenCalls, type RuntimeCall, StreamWindow } from './call.ts'
-import { toBrokenContract, toDeath, toTimeout } from './runtime-error.ts'
+import {
+  type CallHost,
+  OpenCalls,
+  type RuntimeCall,
+  StreamWindow,
+  toBrokenContract,
+  toDeath,
+  toRuntimeError,
+  toTimeout,
+} from './call.ts'
 
 /** Milliseconds a worker has to obey a `cancel` before it is killed. */
 export const CANCEL_GRACE_MS = 50
@@ -18,6 +26,8 @@ export const WORKER_READY_TIMEOUT_MS = 15_000
 export const STALL_MS = 25
 /** Calls open at once on one multiplexing worker. */
 const MAX_INFLIGHT = 1024
+/** A timer that is later than this many milliseconds means that the whole process stood still. */
+const STANDSTILL_MS = 25
 
 /** How a worker came to its end. */
 interface WorkerEnd {
@@ -37,7 +47,7 @@ export interface WorkerOwner {
   /** Answers of all workers so far. */
   answers: number
   /** How many workers the function has at a socket. */
-  readonly loadOf: (socketIndex: number) => number
+  loadOf(socketIndex: number): number
   /** Output outside any call. */
   onLog(stream: 'stdout' | 'stderr', text: string): void
   /** A worker loaded these source files: full real paths. */
@@ -58,10 +68,7 @@ export interface WorkerOwner {
   handleStartFailure(worker: Worker, error: GatewayError): void
 }
 
-/**
- * One worker as the set sees it. A subclass moves bytes or messages: it implements the `send*` methods and `end*`
- * methods and reports through the `handle*` methods.
- */
+/** A subclass moves bytes or messages: it implements the `send*` and `end*` methods and reports through the `handle*` methods. */
 export abstract class Worker implements CallHost {
   readonly set: WorkerOwner
   readonly #leads: Semaphore | null
@@ -80,15 +87,16 @@ export abstract class Worker implements CallHost {
   #lastSign: number
   #pinged = false
   readonly #pace = new CallPace()
-  /** Runs at the earliest deadline that was known when it was set. */
-  readonly #timer: DeadlineTimer
+  /** For the earliest deadline that was known when it was set, and monotonic ms when it runs. */
+  readonly #timer: Timer
+  #dueAt = 0
 
   /** @param leads - of all workers' streams; null for none */
   constructor(set: WorkerOwner, leads: Semaphore | null = null) {
     this.set = set
     this.#leads = leads
     this.startedAt = this.idleSince = this.#lastSign = set.clock.monotonic()
-    this.#timer = new DeadlineTimer(set.clock, () => this.#checkDeadlines())
+    this.#timer = new Timer(set.clock)
   }
 
   /** Sends a `call`; may be used before the worker is ready. */
@@ -179,7 +187,7 @@ export abstract class Worker implements CallHost {
   /** A call that must end is at its deadline now, or when it had time to hear of it. */
   #hasten(call: RuntimeCall, graceMs: number): void {
     call.deadline = this.set.clock.monotonic() + graceMs
-    this.#timer.arm(graceMs)
+    this.#checkIn(graceMs)
   }
 
   /** True when it is busy for clients that left: a call that waits may have its place. */
@@ -195,20 +203,21 @@ export abstract class Worker implements CallHost {
   }
 
   stop(): void {
-    if (this.state === 'ending' || this.state === 'dead') return
-    this.state = 'ending'
-    this.#timer.disarm()
-    this.set.forget(this)
-    this.endGracefully()
+    if (this.#takeOut()) this.endGracefully()
   }
 
   kill(): void {
-    if (this.state === 'dead') return
-    const first = this.state !== 'ending'
+    this.#takeOut()
+    if (this.state !== 'dead') this.endNow()
+  }
+
+  /** It takes nothing more. @returns false when it was ending before */
+  #takeOut(): boolean {
+    this.#timer.clear()
+    if (this.state === 'ending' || this.state === 'dead') return false
     this.state = 'ending'
-    this.#timer.disarm()
-    if (first) this.set.forget(this)
-    this.endNow()
+    this.set.forget(this)
+    return true
   }
 
   // Reports of the subclass.
@@ -217,8 +226,7 @@ export abstract class Worker implements CallHost {
     if (this.state !== 'starting') return
     this.state = 'ready'
     this.maxInflight = maxInflight
-    const now = this.set.clock.monotonic()
-    this.#lastSign = now
+    const now = this.#noteSign()
     for (const call of this.inflight.values()) {
       this.#begin(call, now)
       if (maxInflight === 1) break
@@ -228,9 +236,13 @@ export abstract class Worker implements CallHost {
 
   handlePong(): void {
     this.#pinged = false
-    const now = this.set.clock.monotonic()
-    this.#lastSign = now
-    this.set.handleRoom(this, now)
+    this.set.handleRoom(this, this.#noteSign())
+  }
+
+  /** @returns monotonic ms */
+  #noteSign(): number {
+    this.#lastSign = this.set.clock.monotonic()
+    return this.#lastSign
   }
 
   /** @param now - monotonic ms when it was read: answers often come in bunches */
@@ -257,8 +269,7 @@ export abstract class Worker implements CallHost {
   handleChunk(id: number, body: Buffer): void {
     const call = this.inflight.get(id)
     if (call === undefined || call.phase !== 'streaming') return
-    const now = this.set.clock.monotonic()
-    this.#lastSign = now
+    const now = this.#noteSign()
     const isGranted = call.window!.receive(body.length)
     this.#extend(call, now)
     // Else the client is slow, and the worker goes on sending bytes that must not be held for it.
@@ -269,6 +280,14 @@ export abstract class Worker implements CallHost {
   /** @param problem - why the stream broke, null when it is complete */
   handleEnd(id: number, problem: string | null): void {
     this.#endCall(id, problem === null ? null : new GatewayError('HANDLER_FAILED', problem), null)
+  }
+
+  /** @param fields - header of an `error` frame; `id` 0: the function cannot be loaded */
+  handleFailure(id: number, fields: Record<string, unknown>): void {
+    const error = toRuntimeError(fields, this.set.fn)
+    if (id === 0) this.handleLoadError(error)
+    else if (fields.ends === true) this.handleLastError(id, error)
+    else this.handleError(id, error)
   }
 
   handleError(id: number, error: GatewayError): void {
@@ -285,8 +304,7 @@ export abstract class Worker implements CallHost {
   #endCall(id: number, cut: GatewayError | null, error: GatewayError | null): void {
     const call = this.inflight.get(id)
     if (call === undefined) return
-    const now = this.set.clock.monotonic()
-    this.#lastSign = now
+    const now = this.#noteSign()
     const { phase } = call
     this.#finish(call, now)
     if (phase === 'streaming') call.onEnd(cut)
@@ -355,7 +373,7 @@ export abstract class Worker implements CallHost {
 
   #end(): RuntimeCall[] {
     this.state = 'dead'
-    this.#timer.disarm()
+    this.#timer.clear()
     this.set.forget(this)
     return this.inflight.takeAll()
   }
@@ -370,8 +388,20 @@ export abstract class Worker implements CallHost {
   /** Sets the deadline of a call that gave a sign of life. While its client is waited for it has none. */
   #extend(call: RuntimeCall, now: number): void {
     call.deadline = call.window?.isHeld ? Number.POSITIVE_INFINITY : now + call.fn.policy.timeoutMs
-    if (call.deadline !== Number.POSITIVE_INFINITY && !this.#timer.isArmedBy(call.deadline))
-      this.#timer.arm(call.deadline - now)
+    // Calls of one moment need one timer.
+    const isTimed = this.#timer.isSet && this.#dueAt <= call.deadline + STANDSTILL_MS
+    if (call.deadline !== Number.POSITIVE_INFINITY && !isTimed) this.#checkIn(call.deadline - now)
+  }
+
+  #checkIn(delayMs: number): void {
+    const { clock } = this.set
+    const ms = Math.max(1, Math.ceil(delayMs))
+    this.#dueAt = clock.monotonic() + ms
+    this.#timer.set(ms, () => {
+      // After a moment in which this process stood still answers may lie unread: they are read before a call counts as late.
+      if (clock.monotonic() - this.#dueAt <= STANDSTILL_MS) this.#checkDeadlines()
+      else this.#timer.set(1, () => this.#checkDeadlines())
+    })
   }
 
   /** Takes the call out; the next one of a one-at-a-time worker begins. */
@@ -418,55 +448,13 @@ export abstract class Worker implements CallHost {
       this.kill()
       return
     }
-    if (next !== Number.POSITIVE_INFINITY) this.#timer.arm(next - now)
+    if (next !== Number.POSITIVE_INFINITY) this.#checkIn(next - now)
     if (this.inflight.late > 0) this.#killIfForNobody()
   }
 
   /** Kills it when only calls without a client are open and one is past its deadline; with others open it lives on. */
   #killIfForNobody(): void {
     if (this.inflight.left === this.inflight.size && !this.inflight.mayObey()) this.kill()
-  }
-}
-
-// One timer for all deadlines of a worker, which knows when this process itself stood still.
-
-/** A timer that is later than this many milliseconds means that the whole process stood still. */
-const STANDSTILL_MS = 25
-
-class DeadlineTimer {
-  readonly #clock: Clock
-  readonly #onDue: () => void
-  readonly #timer: Timer
-  /** Monotonic ms. */
-  #dueAt = 0
-
-  /** @param onDue - called once for each `arm`; the timer is no longer armed then */
-  constructor(clock: Clock, onDue: () => void) {
-    this.#clock = clock
-    this.#onDue = onDue
-    this.#timer = new Timer(clock)
-  }
-
-  /** True when it runs by then, or no later than a standstill is long: calls of one moment need one timer. @param deadline - monotonic ms */
-  isArmedBy(deadline: number): boolean {
-    return this.#timer.isSet && this.#dueAt <= deadline + STANDSTILL_MS
-  }
-
-  /** In place of the time it was armed for before. */
-  arm(delayMs: number): void {
-    const ms = Math.max(1, Math.ceil(delayMs))
-    this.#dueAt = this.#clock.monotonic() + ms
-    this.#timer.set(ms, () => this.#handleTimer())
-  }
-
-  disarm(): void {
-    this.#timer.clear()
-  }
-
-  /** After a moment in which this process stood still answers may lie unread: they are read before anybody is late. */
-  #handleTimer(): void {
-    if (this.#clock.monotonic() - this.#dueAt <= STANDSTILL_MS) this.#onDue()
-    else this.#timer.set(1, this.#onDue)
   }
 }
 
@@ -497,4 +485,40 @@ class CallPace {
     const isQuick = this.#fastCalls >= PREFETCH.afterFastCalls && this.#callMs <= PREFETCH.maxCallMs
     this.depth = isQuick ? Math.max(2, Math.min(PREFETCH.calls, Math.trunc(PREFETCH.workMs / this.#callMs))) : 1
   }
+}
+
+// The facts of its function that a worker gets once (page runtime/wire-protocol, statement 10).
+
+export interface StartFacts {
+  functionsRoot: string
+  production: boolean
+  /** The part of `event.context` that is the same for every call. */
+  toContext(fn: FunctionVersion): object
+  /** User whose files alone a worker in this process may read for it; null: none. */
+  toReader?(fn: FunctionVersion): number | null
+  /** Full paths of the folders of its shared packs, in order. */
+  toPackDirs(fn: FunctionVersion): readonly string[]
+}
+
+/** JSON text of the `start` header. */
+export function toStartHeader(fn: FunctionVersion, facts: StartFacts): string {
+  const env: Record<string, string> = Object.create(null)
+  for (const [name, { value }] of Object.entries(fn.env)) env[name] = value
+  return JSON.stringify({
+    key: fn.key,
+    runtime: fn.runtime,
+    name: fn.name,
+    version: fn.version,
+    root: facts.functionsRoot,
+    dir: fn.fnDir,
+    entry: fn.entryPath,
+    callable: fn.callable,
+    // An unknown name goes as it is written: the worker refuses it by name.
+    adapter: fn.policy.adapter ?? fn.policy.adapterName,
+    env,
+    packs: facts.toPackDirs(fn),
+    reader: facts.toReader?.(fn) ?? undefined,
+    production: facts.production,
+    context: facts.toContext(fn),
+  })
 }

@@ -8,8 +8,8 @@ import { endProduct, type Product, startProduct } from '../helpers/built.ts'
 import { makeCertificate, SECRET } from '../helpers/remote-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { toBinding } from '../../lib/runtime/worker-socket.ts'
-import { GatewayGreeting } from '../../lib/runtime/greeting.ts'
-import { encodeFrame, KIND } from '../../lib/runtime/wire-protocol.ts'
+import { greetDaemon } from '../../lib/runtime/greeting.ts'
+import { encodeFrame, FrameReader, KIND } from '../../lib/runtime/wire-protocol.ts'
 import type { Outcome, Scale } from './attack.ts'
 import { ask, readDescriptors, readMemoryMb } from './target.ts'
 
@@ -117,16 +117,19 @@ async function replay(port: number, ca: string): Promise<Buffer> {
   first.on('error', () => {})
   await new Promise(resolve => first.once('secureConnect', resolve))
   const sent: Buffer[] = []
-  const binding = (): string => toBinding(first)
-  const greeting = new GatewayGreeting({
-    secret: SECRET,
-    binding,
-    send: frame => {
-      sent.push(frame)
-      first.write(frame)
-    },
+  const reader = new FrameReader(() => {})
+  let isProven = false
+  const send = (frame: Buffer): void => {
+    sent.push(frame)
+    first.write(frame)
+  }
+  greetDaemon(reader, { secret: SECRET, send, binding: () => toBinding(first) }, () => {
+    isProven = true
   })
-  for await (const chunk of first) if (greeting.push(chunk as Buffer) !== null) break
+  for await (const chunk of first) {
+    reader.push(chunk as Buffer)
+    if (isProven) break
+  }
   return hear(secure(port, ca), Buffer.concat([...sent, hello({ role: 'control' }), START]))
 }
 

@@ -13,7 +13,7 @@ import { STREAM_WINDOW_BYTES } from '../../lib/core/limits.ts'
 import { HttpServer } from '../../lib/http/server.ts'
 import { NO_TRUST } from '../../lib/runtime/worker-socket.ts'
 import { SocketWorker } from '../../lib/runtime/socket-worker.ts'
-import type { StartedWorker } from '../../lib/runtime/started-worker.ts'
+import type { StartedWorker } from '../../lib/runtime/socket-worker.ts'
 import { encodeFrame, FrameReader, KIND, parseHeader } from '../../lib/runtime/wire-protocol.ts'
 import { WorkerSet } from '../../lib/runtime/worker-set.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -89,7 +89,7 @@ async function setUp(t: Test): Promise<Bed> {
   await new Promise<void>(done => echo.listen(0, '127.0.0.1', done))
   const uri = `tcp://127.0.0.1:${(echo.address() as AddressInfo).port}`
   const place = { id: 'w', uri, isShared: false, trust: NO_TRUST, socketIndex: 1, pid: null }
-  const started: StartedWorker = { ...place, kill: () => {}, onExit: () => {} }
+  const started: StartedWorker = { ...place, kill: () => {}, ended: new Promise(() => {}) }
   const set = new WorkerSet({
     fn: FN,
     clock: systemClock,

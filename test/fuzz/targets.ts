@@ -15,7 +15,7 @@ import { createGateway, type Gateway, startRemoteDaemon } from '../../lib/index.
 import { normalizePath } from '../../lib/router/radix-tree.ts'
 import { buildRouteTable } from '../../lib/router/route-table.ts'
 import { dial, type PeerTrust, toBinding } from '../../lib/runtime/worker-socket.ts'
-import { GatewayGreeting } from '../../lib/runtime/greeting.ts'
+import { greetDaemon } from '../../lib/runtime/greeting.ts'
 import { encodeFrame, FrameReader, KIND, ProtocolError } from '../../lib/runtime/wire-protocol.ts'
 import { makeClaim } from '../helpers/claims.ts'
 import { makeBuilds, missingToolchain } from '../helpers/compiled.ts'
@@ -269,14 +269,14 @@ async function greet(uri: string, trust: PeerTrust): Promise<void> {
   const socket = dial(uri, trust)
   try {
     await once(socket, 'secureConnect')
-    const greeting = new GatewayGreeting({
-      secret: trust.secret!,
-      send: frame => socket.write(frame),
-      binding: () => toBinding(socket),
-    })
+    const reader = new FrameReader(() => {})
+    const send = (frame: Buffer): void => void socket.write(frame)
     let isDone = false
+    greetDaemon(reader, { secret: trust.secret!, send, binding: () => toBinding(socket) }, () => {
+      isDone = true
+    })
     for await (const chunk of socket) {
-      isDone = greeting.push(chunk as Buffer) !== null
+      reader.push(chunk as Buffer)
       if (isDone) break
     }
     assert.ok(isDone, 'the daemon proves that it knows the secret')

@@ -13,10 +13,20 @@ const NAMES = new Map(Object.entries(KIND).map(([name, kind]) => [kind, name as 
 
 export class FakeLine {
   readonly sent: Sent[] = []
+  #lastId = 0
 
-  send(kind: Kind, id: number, header: string, body: Buffer | null = null, rest?: Buffer): void {
-    const whole = rest === undefined ? header : header + rest.toString()
-    this.sent.push({ kind: NAMES.get(kind)!, id, header: whole, body: body?.toString() ?? '' })
+  /** Of what was asked last. */
+  get lastId(): number {
+    return this.#lastId
+  }
+
+  nextId(): number {
+    this.#lastId += 1
+    return this.#lastId
+  }
+
+  send(kind: Kind, id: number, header: string, body: Buffer | null = null): void {
+    this.sent.push({ kind: NAMES.get(kind)!, id, header, body: body?.toString() ?? '' })
   }
 
   sendPiece(id: number, piece: Buffer): void {

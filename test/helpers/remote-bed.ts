@@ -12,7 +12,7 @@ import type net from 'node:net'
 import type { Test } from 'tap'
 import { createGateway, type Gateway, type RemoteDaemon, startRemoteDaemon } from '../../lib/index.ts'
 import type { RemoteDaemonOptions } from '../../lib/remote/remote-daemon.ts'
-import { GatewayGreeting } from '../../lib/runtime/greeting.ts'
+import { greetDaemon } from '../../lib/runtime/greeting.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from '../../lib/runtime/wire-protocol.ts'
 import { dial, NO_TRUST } from '../../lib/runtime/worker-socket.ts'
 import type { Tree } from './tree.ts'
@@ -85,17 +85,23 @@ export class RawPeer {
   readonly socket: net.Socket
   readonly frames: PeerFrame[] = []
   readonly closed: Promise<unknown>
+  readonly #reader: FrameReader
   #wake: () => void = () => {}
-  #take: (chunk: Buffer) => void
+  #onProblem: (error: unknown) => void = () => {}
 
   private constructor(socket: net.Socket) {
     this.socket = socket
-    const reader = new FrameReader((kind, id, header, body) => {
+    this.#reader = new FrameReader((kind, id, header, body) => {
       this.frames.push({ kind, id, fields: parseHeader(header), body: body.toString() })
       this.#wake()
     })
-    this.#take = chunk => reader.push(chunk)
-    socket.on('data', chunk => this.#take(chunk))
+    socket.on('data', chunk => {
+      try {
+        this.#reader.push(chunk)
+      } catch (error) {
+        this.#onProblem(error)
+      }
+    })
     socket.on('error', () => {})
     this.closed = once(socket, 'close').then(() => this.#wake())
   }
@@ -110,20 +116,10 @@ export class RawPeer {
 
   /** Proves that it knows the secret; what comes afterwards are plain frames. */
   async prove(secret = SECRET): Promise<void> {
-    const plain = this.#take
     await new Promise<void>((resolve, reject) => {
-      const greeting = new GatewayGreeting({ secret, send: frame => this.socket.write(frame), binding: () => '' })
-      this.#take = chunk => {
-        try {
-          const rest = greeting.push(chunk)
-          if (rest === null) return
-          this.#take = plain
-          resolve()
-          plain(rest)
-        } catch (error) {
-          reject(error)
-        }
-      }
+      this.#onProblem = reject
+      const send = (frame: Buffer): void => void this.socket.write(frame)
+      greetDaemon(this.#reader, { secret, send, binding: () => '' }, resolve)
     })
   }
 

@@ -16,7 +16,7 @@ function createBed() {
   const known = new WeakSet<GatewayError>()
   const journal = new AcceptorJournal({
     clock,
-    link: () => line,
+    link: line,
     post: message => told.push(message),
     wasReported: error => known.has(error),
   })

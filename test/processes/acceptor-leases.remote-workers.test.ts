@@ -7,7 +7,7 @@ import type { FromAcceptor, WorkerMessage } from '../../lib/processes/link.ts'
 import { RemoteWorkers } from '../../lib/processes/acceptor-leases.ts'
 import type { LentWorker } from '../../lib/runtime/dispatcher.ts'
 import { NO_TRUST } from '../../lib/runtime/worker-socket.ts'
-import type { StartedWorker, WorkerExit } from '../../lib/runtime/started-worker.ts'
+import { type AskedWorker, type StartedWorker, WorkerEnd, type WorkerExit } from '../../lib/runtime/socket-worker.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
@@ -24,7 +24,7 @@ function createBed(start: (fn: FunctionVersion, program: string | null) => Promi
   const lent = new LentWorkers({
     clock: systemClock,
     dispatcher: { lend },
-    sourceOf: (_fn, program) => ({ startWorker: one => start(one, program) }),
+    sourceOf: (_fn, program) => ({ startWorker: asked => start(asked.set.fn, program) }),
     findFunction: key => (key === fn.key ? fn : null),
     post: (message: WorkerMessage) => remote.handle(structuredClone(message)),
   })
@@ -32,14 +32,10 @@ function createBed(start: (fn: FunctionVersion, program: string | null) => Promi
     if (message.kind === 'startWorker') lent.start(message)
     else if (message.kind === 'stopWorker') lent.stop(message.ask, message.graceMs)
   }
+  const asked: AskedWorker = { set: { fn, loadOf: () => 0 }, socketIndex: 1 }
   const ask = (one = fn) =>
-    remote.sourceOf('/program', '{}').startWorker(
-      one,
-      () => 0,
-      index => sockets.push(index),
-    )
-  const sockets: number[] = []
-  return { fn, remote, lent, ask, sockets, counted }
+    remote.sourceOf('/program', '{}').startWorker(one === fn ? asked : { ...asked, set: { ...asked.set, fn: one } })
+  return { fn, remote, lent, ask, asked, counted }
 }
 
 interface Fake {
@@ -50,7 +46,7 @@ interface Fake {
 
 function createWorker(): Fake {
   const kills: number[] = []
-  const listeners: ((exit: WorkerExit) => void)[] = []
+  const end = new WorkerEnd()
   const started = {
     id: 'w1',
     uri: 'unix:/w1',
@@ -59,9 +55,9 @@ function createWorker(): Fake {
     socketIndex: 2,
     pid: 99,
     kill: (graceMs: number) => void kills.push(graceMs),
-    onExit: (listener: (exit: WorkerExit) => void) => void listeners.push(listener),
+    ended: end.ended,
   }
-  return { started, kills, exit: exit => void listeners.map(listener => listener(exit)) }
+  return { started, kills, exit: exit => end.settle(exit) }
 }
 
 t.test(
@@ -69,22 +65,23 @@ t.test(
   async t => {
     const fake = createWorker()
     const programs: (string | null)[] = []
-    const { fn, ask, lent, sockets, counted } = createBed(async (_fn, program) => {
+    const { fn, ask, lent, asked, counted } = createBed(async (_fn, program) => {
       programs.push(program)
       return fake.started
     })
     const worker = await ask()
     t.match(worker, { id: 'w1', uri: 'unix:/w1', socketIndex: 2, pid: 99 })
-    t.same([sockets, programs, lent.size], [[2], ['/program'], 1])
+    t.same([asked.socketIndex, programs, lent.size], [2, ['/program'], 1])
     t.match([...counted], [{ fn, socketIndex: 2, pid: 99 }])
     worker.kill(5)
     t.same(fake.kills, [5])
     const exits: WorkerExit[] = []
-    worker.onExit(exit => exits.push(exit))
+    void worker.ended.then(exit => exits.push(exit))
     const exit = { code: 1, signal: null, reason: 'exited with code 1' }
     fake.exit(exit)
+    await turn()
     t.same(exits, [exit])
-    worker.onExit(late => exits.push(late))
+    void worker.ended.then(late => exits.push(late))
     t.equal(exits.length, 1, 'never from inside the call')
     await turn()
     t.same(exits, [exit, exit])

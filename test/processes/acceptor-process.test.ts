@@ -42,12 +42,12 @@ function startFront(t: Test, program: string): Bed {
     sockets: [],
     begin: {} as AcceptorProcessOptions['begin'],
     door: {} as AcceptorDoorDeps,
-    onServing: serve,
     onLines: () => {},
     onMessage: message => {
       if (message.kind === 'warning' && message.warning.message === undefined)
         throw new Error('a warning without a text')
-      messages.push(message)
+      if (message.kind === 'serving') serve()
+      else if (message.kind !== 'adopted') messages.push(message)
     },
     onEnd: end,
   })

@@ -32,11 +32,7 @@ class ToldCall extends RuntimeCall {
 
 function createBed(): { line: FakeLine; relay: CallRelay; call: () => ToldCall } {
   const line = new FakeLine()
-  let id = 0
-  const relay = new CallRelay(
-    () => line,
-    () => ++id,
-  )
+  const relay = new CallRelay(line)
   const call = () => {
     const made = new ToldCall(makeFn({}))
     made.header = '{"id":"r"}'

@@ -124,11 +124,7 @@ t.test('[processes/processes.5] a request that leaves before its body is whole l
 /** A front whose first process is the test. */
 async function serveRelay(t: Test) {
   const line = new FakeLine()
-  let id = 0
-  const relay = new ControlRelay(
-    () => line,
-    () => ++id,
-  )
+  const relay = new ControlRelay(line)
   const made = makePublic({}, { control: exchange => relay.handle(exchange) })
   const server = new HttpServer({
     handle: made.handle,
@@ -138,15 +134,15 @@ async function serveRelay(t: Test) {
   })
   const { port } = await server.listen(0, '127.0.0.1')
   t.teardown(() => server.close(0))
-  const frame = (kind: keyof typeof KIND, header = '', body: string | Buffer = '', to = id) =>
+  const frame = (kind: keyof typeof KIND, header = '', body: string | Buffer = '', to = line.lastId) =>
     relay.handleFrame(KIND[kind], to, header, Buffer.from(body))
   /** A client that has sent this, when it came over the line. */
   const ask = async (text: string) => {
     const client = await RawConnection.open(port)
     t.teardown(() => client.socket.destroy())
-    const count = id
+    const count = line.lastId
     client.write(text)
-    await waitUntil(() => id > count, 'it is asked')
+    await waitUntil(() => line.lastId > count, 'it is asked')
     return client
   }
   const sent = (word: string) => waitUntil(() => line.sent.some(({ kind }) => kind === word), word)

@@ -3,7 +3,7 @@ import { GatewayError } from '../../lib/core/errors.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { LentWorkers } from '../../lib/processes/leases.ts'
 import type { WorkerMessage } from '../../lib/processes/link.ts'
-import type { StartedWorker, WorkerExit, WorkerSource } from '../../lib/runtime/started-worker.ts'
+import { type StartedWorker, WorkerEnd, type WorkerExit, type WorkerSource } from '../../lib/runtime/socket-worker.ts'
 import type { LentWorker } from '../../lib/runtime/dispatcher.ts'
 import { makeFn } from '../helpers/fn.ts'
 
@@ -12,16 +12,13 @@ const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
 /** A worker as a daemon has it, and what was done to it. */
 function createWorker(id: string) {
   const kills: number[] = []
-  const listeners: ((exit: WorkerExit) => void)[] = []
+  const end = new WorkerEnd()
   const started = {
     ...{ id, uri: `unix:/tmp/${id}`, isShared: false, trust: null, socketIndex: 2, pid: 77 },
     kill: (graceMs: number) => kills.push(graceMs),
-    onExit: (listener: (exit: WorkerExit) => void) => listeners.push(listener),
+    ended: end.ended,
   } as unknown as StartedWorker
-  const exit = (end: WorkerExit): void => {
-    for (const listener of listeners) listener(end)
-  }
-  return { started, kills, exit }
+  return { started, kills, exit: (exit: WorkerExit) => end.settle(exit) }
 }
 
 /** The workers of one front. `next` is what the daemon does when one is asked for. */
@@ -58,8 +55,8 @@ t.test(
   async t => {
     const worker = createWorker('w1')
     const asked: string[] = []
-    const { lent, told, programs, listed, start } = createBed(async (fn, loadOf) => {
-      asked.push(`${fn.key} ${loadOf(1)}`)
+    const { lent, told, programs, listed, start } = createBed(async ({ set }) => {
+      asked.push(`${set.fn.key} ${set.loadOf(1)}`)
       return worker.started
     })
     start(5, '/cache/program')
@@ -80,6 +77,7 @@ t.test(
     lent.stop(5, 250)
     t.same(worker.kills, [250], 'this one, and once')
     worker.exit(EXIT)
+    await turn()
     t.same(told, [{ kind: 'workerExit', ask: 5, exit: EXIT }])
     t.same([lent.size, listed.size], [0, 0])
     lent.stop(5, 250)

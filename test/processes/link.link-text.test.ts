@@ -4,14 +4,14 @@ import {
   cutCall,
   fromErrorHeader,
   fromFactsHeader,
-  toCallTag,
+  joinCall,
   toErrorHeader,
   toFactsHeader,
 } from '../../lib/processes/link.ts'
 import { FRAME_LIMITS } from '../../lib/runtime/wire-protocol.ts'
 
 t.test('[processes/processes.10] a call says which function it is for before its event', async t => {
-  t.same(cutCall(`${toCallTag('node/users/[id]@default')}{"id":"a\\n"}`), {
+  t.same(cutCall(joinCall('node/users/[id]@default', '{"id":"a\\n"}')), {
     key: 'node/users/[id]@default',
     event: '{"id":"a\\n"}',
   })

@@ -44,7 +44,7 @@ function makeBed(t: Test, preparer: Partial<Preparer> | null) {
       root: tree.root,
       clock,
       preparer: preparer && ({ toStep: () => 'installing it', prepare: async () => null, ...preparer } as Preparer),
-      functions: () => new Map(bed.known.map(fn => [fn.key, fn])),
+      find: key => bed.known.find(fn => fn.key === key),
       isChanged: () => bed.changed,
       reload: async () => {
         bed.reloads++

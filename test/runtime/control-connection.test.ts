@@ -90,19 +90,19 @@ t.test('[runtime/daemon.6, runtime/daemon.14] what a daemon tells is handed on',
   connection.stop('w3', 100)
   t.match(await next(KIND.stop), { header: '{"worker":"w3","grace_ms":100}' })
 
-  const started = connection.start('{"key":"a"}')
+  const started = connection.start({ key: 'a' })
   const { id, header } = await next(KIND.start)
   t.equal(header, '{"key":"a"}')
   send(KIND.started, id, { worker: 'w4', uri: 'tcp://h:1', pid: 9 })
   t.same(await started, { worker: 'w4', uri: 'tcp://h:1', pid: 9 })
-  const plain = connection.start('{}')
+  const plain = connection.start({})
   send(KIND.started, (await next(KIND.start)).id, { worker: 'w5' })
   t.same(
     await plain,
     { worker: 'w5', uri: `unix:${path}`, pid: 0 },
     'without an address it is reached through the daemon',
   )
-  const refused = connection.start('{}')
+  const refused = connection.start({})
   send(KIND.error, (await next(KIND.start)).id, { message: 'no such file' })
   await t.rejects(refused, { message: 'no such file' })
 })
@@ -144,7 +144,7 @@ t.test('[runtime/daemon.10] a start ends: without an answer, with the connection
   const { connection, clock, send, next, socket, noted } = await setUp(t)
   send(KIND.ready, 0, {})
   await noted()
-  const late = connection.start('{}')
+  const late = connection.start({})
   const { id } = await next(KIND.start)
   // Signs of life, so that the connection itself is not given up before.
   for (const ms of [6000, 6000, 3000]) {
@@ -156,13 +156,13 @@ t.test('[runtime/daemon.10] a start ends: without an answer, with the connection
   send(KIND.started, id, { worker: 'w9' })
   t.match(await next(KIND.stop), { header: '{"worker":"w9","grace_ms":0}' }, 'a worker that nobody waits for is ended')
 
-  const open = connection.start('{}')
+  const open = connection.start({})
   open.catch(() => {})
   await next(KIND.start)
   socket.destroy()
   t.equal(await noted(), 'lost connection closed')
   await t.rejects(open, { message: 'connection closed' })
-  await t.rejects(connection.start('{}'), { message: 'connection closed' })
+  await t.rejects(connection.start({}), { message: 'connection closed' })
 })
 
 t.test(

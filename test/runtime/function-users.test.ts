@@ -12,7 +12,7 @@ import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { UserSignals } from '../../lib/files/user-signals.ts'
 import { FunctionUsers } from '../../lib/runtime/function-users.ts'
-import { findClosedFolder } from '../../lib/runtime/runtimes.ts'
+import { findClosedFolder } from '../../lib/runtime/function-files.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
 

@@ -18,7 +18,6 @@ t.test(
         ended.push(uid)
         return new Promise(resolve => finish.push(resolve))
       },
-      killGroup: () => t.fail(),
     })
     processes.leave(UID)
     processes.leave(UID + 1)

@@ -1,15 +1,42 @@
 import t from 'tap'
-import { DaemonGreeting, GatewayGreeting, toProof } from '../../lib/runtime/greeting.ts'
+import { greetDaemon, greetGateway, type Role, toProblem, toProof } from '../../lib/runtime/greeting.ts'
 import { encodeFrame, FrameReader, KIND, parseHeader } from '../../lib/runtime/wire-protocol.ts'
 
 const SECRET = '0123456789abcdef0123456789abcdef'
+
+/** One end of a connection. */
+interface End {
+  /** Takes bytes of the other end. @returns those behind the greeting, null before its end; throws the reason why it ends */
+  push: (bytes: Buffer) => Buffer | null
+  role: Role | null
+}
 
 interface Ends {
   /** What each sent, not delivered yet. */
   toDaemon: Buffer[]
   toGateway: Buffer[]
-  gateway: GatewayGreeting
-  daemon: DaemonGreeting
+  gateway: End
+  daemon: End
+}
+
+function makeEnd(begin: (reader: FrameReader, end: End, onDone: () => void) => void): End {
+  const rest: Buffer[] = []
+  const reader = new FrameReader((kind, id, header, body) => rest.push(encodeFrame(kind, id, header, body)))
+  let isDone = false
+  const push = (bytes: Buffer): Buffer | null => {
+    let taken: number
+    try {
+      taken = reader.push(bytes)
+    } catch (error) {
+      throw new Error(toProblem(error))
+    }
+    return isDone ? Buffer.concat([...rest.splice(0), bytes.subarray(taken)]) : null
+  }
+  const end: End = { push, role: null }
+  begin(reader, end, () => {
+    isDone = true
+  })
+  return end
 }
 
 function makeEnds(secrets: { gateway?: string; daemon?: string | null } = {}, bindings = ['', '']): Ends {
@@ -19,8 +46,17 @@ function makeEnds(secrets: { gateway?: string; daemon?: string | null } = {}, bi
   return {
     toDaemon,
     toGateway,
-    daemon: new DaemonGreeting({ secret: daemon, send: f => toGateway.push(f), binding: () => bindings[1]! }),
-    gateway: new GatewayGreeting({ secret: gateway, send: f => toDaemon.push(f), binding: () => bindings[0]! }),
+    daemon: makeEnd((reader, end, onDone) => {
+      const options = { secret: daemon, send: (frame: Buffer) => toGateway.push(frame), binding: () => bindings[1]! }
+      greetGateway(reader, options, role => {
+        end.role = role
+        onDone()
+      })
+    }),
+    gateway: makeEnd((reader, _end, onDone) => {
+      const options = { secret: gateway, send: (frame: Buffer) => toDaemon.push(frame), binding: () => bindings[0]! }
+      greetDaemon(reader, options, onDone)
+    }),
   }
 }
 
@@ -41,9 +77,10 @@ t.test('[runtime/greeting.1] four hellos, then what the connection is for', asyn
   t.equal(gateway.push(take(toGateway)), null)
   t.same(read(Buffer.concat(toDaemon)).map(Object.keys), [['proof']])
   const role = hello({ role: 'worker', worker: 'w-1' })
-  const opened = daemon.push(Buffer.concat([take(toDaemon), role, Buffer.from('rest')]))
-  t.match(opened, { role: 'worker', worker: 'w-1', rest: Buffer.from('rest') })
-  t.same(gateway.push(Buffer.concat([take(toGateway), Buffer.from('rest')])), Buffer.from('rest'))
+  const behind = daemon.push(Buffer.concat([take(toDaemon), role, Buffer.from('rest')]))
+  t.same([daemon.role, behind], [{ role: 'worker', worker: 'w-1' }, Buffer.from('rest')])
+  const ready = encodeFrame(KIND.ready, 0, '{}', null)
+  t.same(gateway.push(Buffer.concat([take(toGateway), ready])), ready, 'what follows is taken as usual')
 })
 
 t.test('[runtime/greeting.2] a proof is the HMAC of both nonces, of the side and of the connection', async t => {
@@ -125,6 +162,7 @@ t.test('[runtime/greeting.9] each side says which of them lacks the secret, or t
 
 t.test('[runtime/greeting.6] without a secret the first hello is the one that was always the first', async t => {
   const { daemon } = makeEnds({ daemon: null })
-  t.match(daemon.push(hello({ role: 'control' })), { role: 'control', worker: '', rest: Buffer.alloc(0) })
+  t.same(daemon.push(hello({ role: 'control' })), Buffer.alloc(0))
+  t.same(daemon.role, { role: 'control', worker: '' })
   t.throws(() => makeEnds({ daemon: null }).daemon.push(hello({ role: 'worker' })), /and which one/)
 })

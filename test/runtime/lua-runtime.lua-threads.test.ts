@@ -1,56 +1,62 @@
 import { once } from 'node:events'
 import t from 'tap'
-import { LuaThreads } from '../../lib/runtime/lua-runtime.ts'
+import { LuaRuntime } from '../../lib/runtime/lua-runtime.ts'
 import { until } from '../helpers/worker-client.ts'
 import type { Budget } from '../../runtimes/lua/budget.mjs'
 import { Guard } from '../../runtimes/lua/guard.mjs'
 
+/** The threads of a runtime without functions. @param totalMb - most megabytes of all together */
+function makeThreads(totalMb: number): LuaRuntime {
+  const facts = { functionsRoot: '/srv', production: false, toContext: () => ({}), toPackDirs: () => [] }
+  return new LuaRuntime({ workerMemoryMb: 64, luaMemoryMb: totalMb }, facts)
+}
+
 const user = { isIdle: true, isEnding: false, stop: () => {} }
 
 t.test('[runtime/lua-runtime.2] one started thread is kept in reserve, as long as one is needed', async t => {
-  const threads = new LuaThreads(64, 256)
+  const threads = makeThreads(256)
   t.teardown(() => threads.close())
-  t.equal(threads.count, 0)
-  threads.keepSpare(true)
-  threads.keepSpare(true)
-  t.equal(threads.count, 1, 'one, however often it is asked for')
+  t.equal(threads.threadCount, 0)
+  threads.start()
+  threads.start()
+  t.equal(threads.threadCount, 1, 'one, however often it is asked for')
   const { thread, progress } = threads.take(user)
-  t.equal(threads.count, 1, 'the spare one was taken')
+  t.equal(threads.threadCount, 1, 'the spare one was taken')
   t.same([...progress], [0, 0])
   const other = threads.take(user)
   t.not(other.thread, thread)
-  t.equal(threads.count, 2, 'without a spare one a new one is started')
-  threads.keepSpare(true)
-  t.equal(threads.count, 3)
+  t.equal(threads.threadCount, 2, 'without a spare one a new one is started')
+  threads.start()
+  t.equal(threads.threadCount, 3)
   const spare = threads.take(user).thread
-  threads.keepSpare(true)
-  threads.keepSpare(false)
+  threads.start()
+  threads.rest()
   await Promise.all([spare.terminate(), thread.terminate()])
-  t.ok(threads.count <= 2, 'ended ones do not count')
+  t.ok(threads.threadCount <= 2, 'ended ones do not count')
   t.equal(threads.heldMb, 0)
   await threads.close()
-  t.equal(threads.count, 0)
-  threads.keepSpare(true)
-  t.equal(threads.count, 0, 'closed')
+  t.equal(threads.threadCount, 0)
+  threads.start()
+  t.equal(threads.threadCount, 0, 'closed')
 })
 
 t.test('[runtime/lua-runtime.2] a thread that ended is no spare one', async t => {
-  const threads = new LuaThreads(64, 64)
+  const threads = makeThreads(64)
   t.teardown(() => threads.close())
   const { thread } = threads.take(user)
   await thread.terminate()
-  t.equal(threads.count, 0)
+  t.equal(threads.threadCount, 0)
   const next = threads.take(user).thread
   t.not(next, thread)
   const ended = once(next, 'exit')
   await threads.close()
   await ended
-  t.equal(threads.count, 0)
+  t.equal(threads.threadCount, 0)
 })
 
 t.test('[runtime/lua-runtime.31] no more threads are ended than there have to be, however long that takes', async t => {
   const limitMb = 64
-  const threads = new LuaThreads(limitMb, limitMb)
+  const threads = makeThreads(limitMb)
   t.teardown(() => threads.close())
   // Each takes some megabytes for itself: together more than all may, and each more than its share.
   const users: { isIdle: boolean; isEnding: boolean; stop: () => void }[] = []

@@ -1063,14 +1063,14 @@ t.test('[runtime/lua-runtime.31] all threads together hold no more than their li
     const answers = await Promise.all(hogs.map(name => site.call(name)))
     for (const { error } of answers) if (error !== null) told.push(error.message)
     // What a thread held is given back when it has ended, a moment after its call was told.
-    await until(() => site.runtime.threads.heldMb <= 128, 'no more is held than all may')
+    await until(() => site.runtime.heldMb <= 128, 'no more is held than all may')
     t.equal((await site.call('small')).body.toString(), String(round + 2), 'the same thread serves on')
   }
   t.ok(told.length >= 1)
   for (const text of told)
     t.match(text, /^out of memory: limit 128 MB for all Lua functions, FN_LUA_MEMORY_MB; this one holds \d+ MB$/)
   await site.closeRuntime(0)
-  t.equal(site.runtime.threads.heldMb, 0, 'threads that ended hold nothing')
+  t.equal(site.runtime.heldMb, 0, 'threads that ended hold nothing')
 })
 
 t.test('[runtime/lua-runtime.32] a thread tells which files it read, also when a call reads them', async t => {
@@ -1201,7 +1201,7 @@ t.test(
   async t => {
     const site = makeLuaSite({})
     t.teardown(() => site.close())
-    t.equal(site.runtime.threads.count, 0, 'no function, no thread')
+    t.equal(site.runtime.threadCount, 0, 'no function, no thread')
     t.same(site.runtime.health(), {
       routing: 'single',
       up: true,
@@ -1221,10 +1221,10 @@ t.test(
     }
     const fn = site.add('hello', 'function handler() return 1 end', { workerPool: pool })
     site.retain()
-    t.equal(site.runtime.threads.count, 1, 'a spare one waits')
+    t.equal(site.runtime.threadCount, 1, 'a spare one waits')
     await site.call('hello')
     t.equal(site.dispatcher.workerCount(fn.key), 1)
-    await until(() => site.runtime.threads.count === 2, 'another takes its place')
+    await until(() => site.runtime.threadCount === 2, 'another takes its place')
     await until(() => site.dispatcher.workerCount(fn.key) === 0, 'the idle worker ends')
     t.equal((await site.call('hello')).body.toString(), '1', 'and comes back')
     site.add('hello', 'function handler() return 2 end', { workerPool: pool })
@@ -1232,7 +1232,7 @@ t.test(
     t.equal((await site.call('hello')).body.toString(), '2', 'new code after a reload')
     site.fns.clear()
     site.retain()
-    await until(() => site.runtime.threads.count === 0, 'without functions no thread is left')
+    await until(() => site.runtime.threadCount === 0, 'without functions no thread is left')
     site.add('busy', 'function handler() local x = 0 for i = 1, 3000000 do x = x + i end return x end', {
       timeoutMs: 10_000,
       maxConcurrency: 0,
@@ -1254,7 +1254,7 @@ t.test('[runtime/lua-runtime.2] close ends every thread and what runs on them', 
   await site.closeRuntime(20)
   const { error } = await running.result
   t.equal(error?.status, 503)
-  t.equal(site.runtime.threads.count, 0)
+  t.equal(site.runtime.threadCount, 0)
   t.equal(site.runtime.health().up, false)
   await site.close()
   t.throws(() => site.start('hello'), { code: 'SHUTTING_DOWN' }, 'a call after the end is refused')

@@ -5,8 +5,13 @@ import { type Clock, systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import { NO_TRUST } from '../../lib/runtime/worker-socket.ts'
-import { FLUSH_FRAMES, SocketWorker } from '../../lib/runtime/socket-worker.ts'
-import type { StartedWorker, WorkerExit } from '../../lib/runtime/started-worker.ts'
+import {
+  FLUSH_FRAMES,
+  SocketWorker,
+  type StartedWorker,
+  WorkerEnd,
+  type WorkerExit,
+} from '../../lib/runtime/socket-worker.ts'
 import { encodeFrame, FrameReader, KIND, type Kind } from '../../lib/runtime/wire-protocol.ts'
 import { WorkerSet } from '../../lib/runtime/worker-set.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -84,7 +89,7 @@ async function connect(
   const { port } = server.address() as AddressInfo
   const kills: number[] = []
   const files: string[][] = []
-  let onExit: (exit: WorkerExit) => void = () => {}
+  const end = new WorkerEnd()
   const started: StartedWorker = {
     id: 'w1',
     uri: `tcp://127.0.0.1:${port}`,
@@ -96,9 +101,7 @@ async function connect(
       kills.push(graceMs)
       socket?.destroy()
     },
-    onExit: callback => {
-      onExit = callback
-    },
+    ended: end.ended,
   }
   const set = new WorkerSet({
     fn: FN,
@@ -140,7 +143,7 @@ async function connect(
     raw: bytes => socket.write(bytes),
     closed,
     hangUp: () => socket.end(),
-    exit: exit => onExit(exit),
+    exit: exit => end.settle(exit),
     kills,
     files,
   }

@@ -248,8 +248,8 @@ t.test('[runtime/wire-protocol.3] a malformed frame is a named error', async t =
 
 t.test('[runtime/wire-protocol.21] a frame above the limits of its kind is refused by its first 13 bytes', async t => {
   t.same(
-    limits.map(({ kind, name, header, body }) => [kind, name, { header, body }]),
-    Object.entries(KIND).map(([name, kind]) => [kind, name, FRAME_LIMITS[name as keyof typeof KIND]]),
+    limits,
+    Object.entries(FRAME_LIMITS).map(([name, limit]) => ({ name, ...limit })),
     'the table for all languages is that of the gateway',
   )
   const prefix = (kind: number, headerBytes: number, bodyBytes: number): Buffer => {
@@ -291,6 +291,44 @@ t.test('[runtime/wire-protocol.21] a frame above the limits of its kind is refus
     }
   }
 })
+
+t.test(
+  '[runtime/greeting.5] frames of a peer that has not proved itself are of few kinds, and leave what follows',
+  async t => {
+    const frame = encodeFrame(KIND.hello, 7, '{"a":1}', Buffer.from([1]))
+    const both = Buffer.concat([frame, encodeFrame(KIND.ping, 3, '', null)])
+    for (let at = 0; at <= both.length; at++) {
+      const reader = new FrameReader(() => t.fail('it is guarded'))
+      const found: unknown[] = []
+      reader.guard([KIND.hello], (kind, id, header, body) => {
+        found.push({ kind, id, header, body: Buffer.from(body) })
+        reader.stop()
+      })
+      const left: Buffer[] = []
+      for (const part of [both.subarray(0, at), both.subarray(at)])
+        left.push(found.length > 0 ? part : part.subarray(reader.push(part)))
+      t.same(found, [{ kind: KIND.hello, id: 7, header: '{"a":1}', body: Buffer.from([1]) }], `cut at ${at}`)
+      t.same(Buffer.concat(left), both.subarray(frame.length))
+    }
+    for (const [bytes, code] of [
+      [[255, 255, 255, 255], 'FRAME_TOO_LONG'],
+      [[0, 0, 16, 26], 'FRAME_TOO_LONG'],
+      [[0, 0, 0, 8], 'FRAME_TOO_SHORT'],
+      [[0, 0, 0, 9, KIND.start, 0, 0, 0, 0, 0, 0, 0, 0], 'UNKNOWN_KIND'],
+      [[0, 0, 0, 9, 99, 0, 0, 0, 0, 0, 0, 0, 0], 'UNKNOWN_KIND'],
+      [[0, 0, 0, 9, KIND.hello, 0, 0, 0, 0, 0, 0, 0, 1], 'HEADER_TOO_LONG'],
+      [[0, 0, 0, 26, KIND.hello, 0, 0, 0, 0, 0, 0, 0, 0], 'BODY_TOO_LARGE'],
+    ] as const) {
+      const reader = new FrameReader(() => {})
+      reader.guard([KIND.hello], () => {})
+      t.throws(() => reader.push(Buffer.from(bytes)), { code }, bytes.join())
+    }
+    const two = new FrameReader(() => {})
+    two.guard([KIND.hello, KIND.error], () => {})
+    const long = encodeFrame(KIND.hello, 0, `"${'x'.repeat(5000)}"`, null)
+    t.throws(() => two.push(long.subarray(0, 20)), { code: 'HEADER_TOO_LARGE' }, 'each kind has a limit of its own')
+  },
+)
 
 t.test('[runtime/wire-protocol.3] random bytes never hang, crash or hoard memory', async t => {
   const rounds = Number(process.env.FNGW_FUZZ_FRAMES ?? 20_000)

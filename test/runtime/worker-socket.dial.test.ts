@@ -1,5 +1,7 @@
+import net from 'node:net'
 import t from 'tap'
-import { dial, isTrusted, needsProof, NO_TRUST, parseSocketUri } from '../../lib/runtime/worker-socket.ts'
+import { FrameReader } from '../../lib/runtime/wire-protocol.ts'
+import { dial, greet, isTrusted, NO_TRUST, parseSocketUri } from '../../lib/runtime/worker-socket.ts'
 
 t.test('[runtime/greeting.1] addresses as the settings name them', async t => {
   t.same(parseSocketUri('unix:/tmp/a b.sock'), { path: '/tmp/a b.sock' })
@@ -17,6 +19,13 @@ t.test('[runtime/greeting.6, runtime/greeting.7] who has to prove something, and
     ['tls://127.0.0.1:1', NO_TRUST, false, false],
     ['tcp://127.0.0.1:1', trust, true, true],
     ['tls://127.0.0.1:1', trust, true, true],
-  ] as const)
-    t.same([needsProof(uri, given), isTrusted(uri, given)], [proof, secrets], `${uri} ${given.secret}`)
+  ] as const) {
+    let isOpen = false
+    const socket = new net.Socket()
+    socket.on('error', () => {})
+    greet(socket, { uri, trust: given }, new FrameReader(() => {}), () => {
+      isOpen = true
+    })
+    t.same([!isOpen, isTrusted(uri, given)], [proof, secrets], `${uri} ${given.secret}`)
+  }
 })

@@ -1,20 +1,26 @@
 import { once } from 'node:events'
 import net from 'node:net'
 import t, { type Test } from 'tap'
-import { connectWorker, NO_TRUST, type PeerTrust, toWorkerHello } from '../../lib/runtime/worker-socket.ts'
-import { DaemonGreeting } from '../../lib/runtime/greeting.ts'
-import { encodeFrame, KIND } from '../../lib/runtime/wire-protocol.ts'
+import { greetGateway, toProblem } from '../../lib/runtime/greeting.ts'
+import { encodeFrame, FrameReader, KIND } from '../../lib/runtime/wire-protocol.ts'
+import { dialWorker, greet, NO_TRUST, type PeerTrust } from '../../lib/runtime/worker-socket.ts'
+import { makeFn } from '../helpers/fn.ts'
 import { SECRET } from '../helpers/remote-bed.ts'
 import { until } from '../helpers/worker-client.ts'
 
-/** A daemon's side, which proves itself and then sends one frame in pieces. */
+const HELLO = encodeFrame(KIND.hello, 0, '{"role":"worker","worker":"w-7"}', Buffer.from([1]))
+
+/** A daemon's side, which proves itself and then sends one frame. */
 async function listen(t: Test, secret: string | null): Promise<string> {
   const server = net.createServer(socket => {
-    const greeting = new DaemonGreeting({ secret, send: frame => socket.write(frame), binding: () => '' })
+    const reader = new FrameReader(() => {})
+    greetGateway(reader, { secret, send: frame => socket.write(frame), binding: () => '' }, () =>
+      socket.write(encodeFrame(KIND.ready, 0, '{}', null)),
+    )
     socket.on('error', () => {})
     socket.on('data', chunk => {
       try {
-        if (greeting.push(chunk) !== null) socket.write('and more')
+        reader.push(chunk)
       } catch (error) {
         socket.end(encodeFrame(KIND.error, 0, JSON.stringify({ message: (error as Error).message }), null))
       }
@@ -27,52 +33,51 @@ async function listen(t: Test, secret: string | null): Promise<string> {
 }
 
 function connect(t: Test, uri: string, trust: PeerTrust, secretName: string | null = null) {
-  const memory = Buffer.alloc(100)
-  const seen = { read: '', proven: null as string | null, problem: '' }
+  const memory = Buffer.alloc(1000)
+  const seen = { kinds: [] as number[], isOpen: false, problem: '' }
+  const fn = makeFn({ env: secretName === null ? {} : { [secretName]: { value: 'x', isSecret: true } } })
   const address = { id: 'w-7', uri, isShared: true, trust }
-  const socket = connectWorker(address, secretName, {
-    toReadInto: () => memory,
-    onRead: length => {
-      seen.read += memory.toString('utf8', 0, length)
+  const reader = new FrameReader(kind => seen.kinds.push(kind))
+  const socket = dialWorker(address, fn, {
+    buffer: () => memory,
+    callback: length => {
+      try {
+        reader.push(memory, length)
+      } catch (error) {
+        seen.problem = toProblem(error)
+      }
       return true
-    },
-    onProven: rest => {
-      seen.proven = rest.toString()
-      socket.write(toWorkerHello(address))
-    },
-    onProblem: text => {
-      seen.problem = text
     },
   })
   socket.on('error', () => {})
   t.teardown(() => socket.destroy())
-  return { socket, seen, hello: toWorkerHello(address) }
+  greet(socket, address, reader, () => {
+    seen.isOpen = true
+    socket.write(HELLO)
+  })
+  return { socket, seen }
 }
 
-t.test(
-  '[runtime/greeting.1, runtime/greeting.10] a worker proves itself, is named, and what follows is read as ever',
-  async t => {
-    const { seen, hello } = connect(t, await listen(t, SECRET), { secret: SECRET, ca: null })
-    await until(() => seen.read === 'and more')
-    t.same(seen, { read: 'and more', proven: '', problem: '' })
-    t.equal(hello.toString('utf8', 13, hello.length - 1), '{"role":"worker","worker":"w-7"}')
-  },
-)
+t.test('[runtime/greeting.1] a worker proves itself, and what follows is read as ever', async t => {
+  const { seen } = connect(t, await listen(t, SECRET), { secret: SECRET, ca: null })
+  t.notOk(seen.isOpen, 'nothing is sent before')
+  await until(() => seen.kinds.length > 0)
+  t.same(seen, { kinds: [KIND.ready], isOpen: true, problem: '' })
+})
 
-t.test('[runtime/greeting.9] who does not is told of, and nothing was read from it', async t => {
-  const wrong = connect(t, await listen(t, `${SECRET}!`), { secret: SECRET, ca: null })
-  await until(() => wrong.seen.problem !== '')
-  t.match(wrong.seen, { read: '', proven: null, problem: /^the daemon refuses: the proof is wrong/ })
+t.test('[runtime/greeting.9] a daemon that cannot prove itself is named, and nothing is read from it', async t => {
+  const { seen } = connect(t, await listen(t, `${SECRET}!`), { secret: SECRET, ca: null })
+  await until(() => seen.problem !== '')
+  t.match(seen, { kinds: [], isOpen: false, problem: /^the daemon refuses: the proof is wrong/ })
 })
 
 t.test(
-  '[runtime/greeting.6, runtime/greeting.7] where nobody has to prove anything, secrets are not sent over tcp',
+  '[runtime/greeting.6, runtime/greeting.7] where no proof is required, secrets are not sent over tcp',
   async t => {
     const uri = await listen(t, null)
-    const { socket, seen, hello } = connect(t, uri, NO_TRUST)
-    socket.write(hello)
-    await until(() => seen.read === 'and more')
-    t.equal(seen.proven, null)
+    const { seen } = connect(t, uri, NO_TRUST)
+    t.ok(seen.isOpen)
+    await until(() => seen.kinds.length > 0)
     t.throws(() => connect(t, uri, NO_TRUST, 'API_KEY'), { message: /^its value API_KEY is secret, and not sent/ })
     t.throws(() => connect(t, 'tcp://h:99999', NO_TRUST), {
       message: /^the daemon names a worker socket that cannot be used/,

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { toBrokenContract, toHandlerLine, toRuntimeError, toTimeout } from '../../lib/runtime/runtime-error.ts'
+import { toBrokenContract, toHandlerLine, toRuntimeError, toTimeout } from '../../lib/runtime/call.ts'
 import { makeFn } from '../helpers/fn.ts'
 
 const fn = makeFn({ entryPath: '/srv/fns/a/handler.js', entryFile: 'a/handler.js', policy: { timeoutMs: 700 } })

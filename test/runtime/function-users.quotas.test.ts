@@ -3,7 +3,7 @@ import { chmodSync, chownSync, existsSync, mkdirSync, writeFileSync } from 'node
 import t, { type Test } from 'tap'
 import { createGateway } from '../../lib/index.ts'
 import { UserSignals } from '../../lib/files/user-signals.ts'
-import { MEASURE_LIMIT_MS, TEMP_LOOK_MS, TempQuota, toLimits } from '../../lib/runtime/quotas.ts'
+import { MEASURE_LIMIT_MS, TEMP_LOOK_MS, TempQuota, toLimits } from '../../lib/runtime/function-users.ts'
 import { Guard } from '../../runtimes/daemon/guard.mjs'
 import { FakeClock } from '../helpers/clock.ts'
 import { injectBuilt, shareCrates } from '../helpers/compiled.ts'
@@ -99,18 +99,17 @@ t.test('[runtime/quotas.4] users are measured one after the other, one that take
         return true
       },
     },
-    folders: () =>
-      new Map([
-        [1, '/a'],
-        [2, '/b'],
-        [3, '/c'],
-      ]),
+    folders: new Map([
+      [1, '/a'],
+      [2, '/b'],
+      [3, '/c'],
+    ]),
     onExceeded: (uid, usedMb) => seen.push(`${uid} has ${usedMb}`),
-    measure: (uid, folder) => {
-      seen.push(folder)
-      return uid === 3 ? new Promise(() => {}) : Promise.resolve(uid === 2 ? 7000 : 5120)
+    run: (uid, script, [folder]) => {
+      const isMeasured = script.includes('du ')
+      seen.push(isMeasured ? folder! : `${uid}: empty ${folder}`)
+      return isMeasured && uid === 3 ? new Promise(() => {}) : Promise.resolve(uid === 2 ? '7000\n' : '5120\n')
     },
-    empty: async (uid, folder) => void seen.push(`${uid}: empty ${folder}`),
   })
   clock.advance(TEMP_LOOK_MS)
   await until(() => seen.length === 6)
@@ -145,7 +144,7 @@ t.test(
       clock,
       limitMb: 2,
       signals,
-      folders: () => new Map([[uid, tree.path('u')]]),
+      folders: new Map([[uid, tree.path('u')]]),
       onExceeded: (_, usedMb) => seen.push(usedMb),
     })
     t.teardown(() => {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type WorkerRecord, WorkerRecords } from '../../lib/runtime/started-worker.ts'
+import { type WorkerRecord, WorkerRecords } from '../../lib/runtime/daemon.ts'
 
 const FACTS = { key: 'node/hello@default', pid: 7, uid: null }
 
@@ -10,7 +10,7 @@ function toExit(code: number) {
 /** What everybody who holds a record has heard. */
 function listen(...records: WorkerRecord[]): (number | null)[] {
   const heard: (number | null)[] = []
-  for (const record of records) record.listen(({ code }) => heard.push(code))
+  for (const record of records) void record.ended.then(({ code }) => heard.push(code))
   return heard
 }
 
@@ -23,8 +23,9 @@ t.test('[runtime/daemon.21] an end is told once to everybody who holds the worke
   const heard = listen(first, again)
   records.end('w1', toExit(3))
   records.end('w1', toExit(4))
-  t.same(heard, [3, 3])
   t.equal(records.get('w1'), undefined)
+  await Promise.resolve()
+  t.same(heard, [3, 3])
   const late = listen(first)
   t.same(late, [], 'not from inside the call')
   await Promise.resolve()
@@ -77,9 +78,10 @@ t.test('[runtime/daemon.21] all that live end with their daemon, each killed fir
   const steps: string[] = []
   for (const id of ['w1', 'w2']) {
     const record = records.add(id, { ...FACTS, pid: Number(id[1]) })
-    record.listen(({ reason }) => steps.push(`${id} ${reason}`))
+    void record.ended.then(({ reason }) => steps.push(`${id} ${reason}`))
   }
   records.end('w2', toExit(0))
   records.endAll({ code: null, signal: null, reason: 'daemon stopped' }, ({ pid }) => steps.push(`kill ${pid}`))
-  t.same(steps, ['w2 exited with code 0', 'kill 1', 'w1 daemon stopped'])
+  await Promise.resolve()
+  t.same(steps, ['kill 1', 'w2 exited with code 0', 'w1 daemon stopped'])
 })

@@ -3,9 +3,8 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, 
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
-import { CompileAhead, MAX_AHEAD_FUNCTIONS, QUIET_MS } from '../../lib/runtime/compile-ahead.ts'
+import { type AsideRun, CompileAhead, MAX_AHEAD_FUNCTIONS, QUIET_MS } from '../../lib/runtime/runtimes.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
-import type { AsideRun } from '../../lib/runtime/runtimes.ts'
 import { MAX_KEPT_FILES } from '../../runtimes/node/compiler.mjs'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -40,13 +39,13 @@ function toCatalog(entries: Record<string, string>): Map<string, FunctionVersion
 function makeBed() {
   const clock = new FakeClock()
   const runs: { files: readonly string[]; signal: AbortSignal; end: (error?: Error) => void }[] = []
-  const ahead = new CompileAhead({
+  const ahead = new CompileAhead(
     clock,
-    compile: (files, signal) =>
+    (files, signal) =>
       new Promise((resolve, reject) =>
         runs.push({ files, signal, end: error => (error === undefined ? resolve() : reject(error)) }),
       ),
-  })
+  )
   return { clock, runs, ahead }
 }
 
