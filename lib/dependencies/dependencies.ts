@@ -2,10 +2,16 @@
 
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import { OwnFolder } from '../files/own-folder.ts'
 import { toFolderName } from './build.ts'
-import { type DependencyRecord, readState } from './dependency-state.ts'
-import { type Installed, listInstalled, PackageFolder, PackageSets, TARGETS } from './package-set.ts'
+import {
+  type DependencyRecord,
+  type Installed,
+  listInstalled,
+  PackageFolder,
+  PackageSets,
+  readState,
+  TARGETS,
+} from './package-set.ts'
 import { toPackageName } from './pip.ts'
 import type { Builds, PreparationState } from './resolve.ts'
 import type { SharedPacks } from './shared-packs.ts'
@@ -154,7 +160,7 @@ export class Dependencies {
       }
     }
     const wanted = new Set(isAll ? [] : places.map(({ runtime, record }) => `${runtime}-${record?.set}`))
-    const sets = new PackageSets(new OwnFolder(functionsRoot, '.svc', 'deps'), { clock, isPrivate: false })
+    const sets = new PackageSets(functionsRoot, { clock, isPrivate: false })
     return [...gone, ...sets.prune(wanted).map(id => `.svc/deps/${id}`)]
   }
 

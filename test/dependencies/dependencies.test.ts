@@ -36,7 +36,7 @@ t.test('[bin/deps.2, bin/deps.4] what is asked for goes to the builds; sets in u
   t.equal(outcomes.length, 2)
 
   const keys = ['1', '2'].map(digit => digit.repeat(32))
-  const sets = new PackageSets(new OwnFolder(root, '.svc', 'deps'), { clock: systemClock, isPrivate: false })
+  const sets = new PackageSets(root, { clock: systemClock, isPrivate: false })
   for (const key of keys) {
     const { signal } = new AbortController()
     const fill = async (draft: OwnFolder) => {
@@ -44,7 +44,7 @@ t.test('[bin/deps.2, bin/deps.4] what is asked for goes to the builds; sets in u
       return { resolvedPackages: [], unresolvedImports: [] }
     }
     const asker = { folder: path('a'), signature: '1' }
-    const set = await sets.ensure({ id: `python-${key}`, key, target: '.deps', signal, asker, count: () => 0, fill })
+    const set = await sets.ensure({ runtime: 'python', key, user: null, signal, asker, fill })
     if (key === keys[0]) await new PackageFolder(path('a'), '.deps').put(set)
   }
   new OwnFolder(path('a'), '.deps').write('.svc-deps-state.json', JSON.stringify({ runtime: 'python', set: keys[0] }))
