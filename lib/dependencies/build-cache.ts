@@ -27,7 +27,6 @@ const DRAFT_NAME = /^\.[0-9a-f]{32}(?:\.[0-9a-f]{8})?$/
 /** A draft older than this when a program is finished was left behind; builds have minutes. */
 const DRAFT_AGE_MS = 3_600_000
 
-/** Collects what decides about a build. */
 export class BuildKey {
   readonly #hash = createHash('sha256')
 
@@ -44,7 +43,6 @@ export class BuildKey {
   }
 }
 
-/** The build folder of one handler. */
 export class Workspace {
   readonly #root: OwnFolder
   readonly #programs: OwnFolder
@@ -86,7 +84,6 @@ export class Workspace {
     }
   }
 
-  /** Full path of the program for a key, built or not. */
   binary(key: string): string {
     return this.#programs.pathOf(key)
   }

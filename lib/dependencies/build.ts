@@ -20,7 +20,6 @@ export interface Toolchain {
   version: string
 }
 
-/** One build or install. */
 export interface BuildPlan {
   /** Full path of the program; null where packages are installed. */
   binary: string | null
@@ -34,7 +33,6 @@ export interface BuildPlan {
 /** One language's way from sources to what a worker needs: go and rust build, an `Installer` installs packages. */
 export interface Builder {
   runtime: RuntimeName
-  /** Builds that may run at once. */
   concurrency: number
   timeoutMs: number
   /** Files in a function's folder that decide; default: none. */
@@ -57,7 +55,6 @@ export interface Builder {
   stampOf?(fn: FunctionVersion): string
   /** The record of a function's packages, under the names of the control plane; null without one. */
   recordOf?(fn: FunctionVersion): object | null
-  /** Takes over the functions of a new catalog. */
   retain?(functions: ReadonlyMap<string, FunctionVersion>): void
   /** Reads the version of a toolchain. @throws GatewayError LOAD_FAILED */
   readVersion(program: string, tools: BuildTools): Promise<string>
@@ -113,10 +110,8 @@ export function tryRead(path: string): string | null {
   return orNull(() => readFileSync(path, 'utf8'))
 }
 
-/** Files that are worked on at once. */
 const AT_ONCE = 16
 
-/** Results of work for all items in order, a few at once. */
 export async function mapSome<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = []
   for (let at = 0; at < items.length; at += AT_ONCE) {
@@ -183,7 +178,6 @@ export function blankOut(text: string, marks: RegExp): string {
   return code + text.slice(at)
 }
 
-/** 1-based line of a position. */
 export function lineOf(text: string, position: number): number {
   return text.slice(0, position).split('\n').length
 }
@@ -197,7 +191,6 @@ function endOfNested(text: string, from: number): number {
   return text.length
 }
 
-/** The outcome of a build or an install. */
 export interface InstallResult {
   /** Packages that are there now; null for a program. */
   packages: number | null
@@ -208,7 +201,6 @@ export interface InstallResult {
   isShared: boolean
 }
 
-/** Names that one line shows. */
 const MAX_SHOWN_NAMES = 5
 
 /** One line: `installed 4 packages for python/hello@default in 2.3 s, 34 MB: requests==2.32.3`. */

@@ -32,16 +32,13 @@ const CONFIG_FIELDS = [
   ...['platform', 'platform-check', 'audit', 'sort-packages', 'bin-compat', 'autoloader-suffix', 'prepend-autoloader'],
   ...['optimize-autoloader', 'classmap-authoritative', 'apcu-autoloader'],
 ] as const
-/** Fields of names and version constraints. */
 const LINKS = ['require', 'require-dev', 'conflict', 'replace', 'provide'] as const
 const OBJECTS = [...LINKS, 'autoload', 'config'] as const
 
-/** True for the name of a package that a repository could have. */
 export function isComposerName(name: string): boolean {
   return name.length <= MAX_NAME_CHARS && NAME.test(name)
 }
 
-/** Where a manifest has its packages from. */
 interface ComposerSource {
   /** `off` says that the common repository is not asked; `address` is anything but files of this tree. */
   kind: 'path' | 'off' | 'address' | 'wrong'
@@ -64,12 +61,10 @@ export class ComposerManifest extends JsonManifest {
     return Object.keys(this.objectOf('require')).filter(name => !PLATFORM.test(name))
   }
 
-  /** True unless it asks for nothing: no package, no extension, no rule for classes. */
   get isAsking(): boolean {
     return ['require', 'autoload'].some(field => Object.keys(this.objectOf(field)).length > 0)
   }
 
-  /** False when the author wants no lock file. */
   get wantsLock(): boolean {
     return this.objectOf('config').lock !== false
   }
@@ -134,7 +129,6 @@ export class ComposerManifest extends JsonManifest {
   }
 }
 
-/** @returns null when the folder has none @throws GatewayError when it cannot be used */
 export function readComposerManifest(folder: string, label: string): ComposerManifest | null {
   return readBeside(folder, label, COMPOSER_MANIFEST, (text, file) => new ComposerManifest(text, file))
 }
@@ -173,7 +167,6 @@ interface LockedPackage {
   fields: Readonly<Record<string, unknown>>
 }
 
-/** Where a package of a lock file comes from. */
 interface LockedSource {
   name: string
   /** `https` for the hosts that packages of packagist.org are fetched from; `address` for any other. */
@@ -182,14 +175,12 @@ interface LockedSource {
   url: string
 }
 
-/** `composer.lock` beside a function: its packages, and where they come from. */
 export class ComposerLock {
   readonly text: string
   /** Below the functions root, for messages. */
   readonly label: string
   readonly #json: Readonly<Record<string, unknown>>
 
-  /** @throws GatewayError when it is not a lock file */
   constructor(text: string, label: string) {
     this.text = text
     this.label = label
@@ -231,7 +222,6 @@ export class ComposerLock {
     return this.packages.find(one => one.name === name.toLowerCase())?.version ?? null
   }
 
-  /** Digest of all that it says. */
   get digest(): string {
     return new BuildKey().add('lock', JSON.stringify(this.#json)).toString()
   }
@@ -246,7 +236,6 @@ export class ComposerLock {
     })
   }
 
-  /** @param change - gives the fields to keep of a package */
   #toText(change: (one: LockedPackage) => Readonly<Record<string, unknown>>[]): string {
     const json = { ...this.#json }
     for (const field of ['packages', 'packages-dev']) {
@@ -257,7 +246,6 @@ export class ComposerLock {
   }
 }
 
-/** @returns null when the folder has none */
 export function readComposerLock(folder: string, label: string): ComposerLock | null {
   return readBeside(folder, label, COMPOSER_LOCK, (text, file) => new ComposerLock(text, file))
 }
@@ -297,7 +285,6 @@ function isPackageHost(url: string): boolean {
 const MAX_MATCHES = 1000
 const SOURCES_SETTING = 'FN_PHP_PACKAGE_SOURCES'
 
-/** The error for a reason, with the place of the path. */
 type Fail = (why: string, hint: string) => GatewayError
 
 /**
@@ -337,7 +324,6 @@ export function checkComposerSources(
   return packages
 }
 
-/** @param mayLack - a path that leads nowhere is left out */
 function addPath(packages: FilePackages, path: string, fail: Fail, mayLack = false): void {
   const { folder, root, bound, boundName } = packages
   const shown = JSON.stringify(path)
@@ -371,7 +357,6 @@ function climbsOut(path: string, folder: string, root: string): boolean {
   return false
 }
 
-/** Full paths that a path with `*` and `?` stands for. */
 function expand(folder: string, path: string): string[] {
   let found = [folder]
   for (const part of path.split('/')) {

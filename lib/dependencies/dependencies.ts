@@ -24,19 +24,24 @@ const ADD_COMMANDS: Readonly<Record<string, string>> = {
   lua: 'lua functions have no packages',
 }
 
-interface DependencyRow {
-  /** Function or pack: `python/users@default`, `pack python/science`. */
+/** A folder with packages: a function's (one stands for the file routes of a folder) or a pack's. */
+interface Place {
+  /** `python/users@default`, `pack python/science`. */
   key: string
   runtime: string
+  /** Full path. */
+  folder: string
   /** null when nothing is known of it. */
   record: DependencyRecord | null
+}
+
+interface DependencyRow extends Omit<Place, 'folder'> {
   /** Such as `requests 2.32.3`. */
   installed: readonly string[]
 }
 
 interface DependencyOutcome {
   key: string
-  /** null when it is ready. */
   error: Error | null
 }
 
@@ -45,6 +50,8 @@ interface DependencyReason {
   /** From what the function itself asks for to the package, each with its version. */
   way: readonly string[]
 }
+
+type OnDone = (outcome: DependencyOutcome) => void
 
 interface DependenciesOptions {
   functionsRoot: string
@@ -61,7 +68,6 @@ export class Dependencies {
     this.#options = options
   }
 
-  /** Takes over a new catalog's functions. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
     this.#functions = functions
     this.#options.builds.retain(functions)
@@ -81,18 +87,17 @@ export class Dependencies {
     return this.#options.builds.close()
   }
 
-  /** Functions that have or wanted packages, and packs. */
+  /** Functions that have or asked for packages, and packs. */
   list(): DependencyRow[] {
-    return this.#places()
-      .map(({ key, runtime, folder, record }) => {
-        const installed = listInstalled(runtime, folder).map(({ name, version }) => `${name} ${version}`)
-        return { key, runtime, record, installed }
-      })
-      .filter(({ record, installed }) => record !== null || installed.length > 0)
+    const rows = this.#places().map(({ folder, ...place }) => {
+      const installed = listInstalled(place.runtime, folder).map(({ name, version }) => `${name} ${version}`)
+      return { ...place, installed }
+    })
+    return rows.filter(({ record, installed }) => record !== null || installed.length > 0)
   }
 
-  /** Makes every function ready, as its first call would. @param onDone - one is ready, or failed */
-  install(onDone: (outcome: DependencyOutcome) => void): Promise<readonly DependencyOutcome[]> {
+  /** Makes every function ready, as its first call would. */
+  install(onDone: OnDone): Promise<readonly DependencyOutcome[]> {
     return this.#prepare([...this.#functions.values()], onDone)
   }
 
@@ -102,14 +107,10 @@ export class Dependencies {
    * @param packages - as the language's manifest or installer names them; none: what imports ask for
    * @throws Error for an unknown function, and a language whose manifest another tool writes
    */
-  add(
-    to: string,
-    packages: readonly string[],
-    onDone: (outcome: DependencyOutcome) => void,
-  ): Promise<readonly DependencyOutcome[]> {
+  add(to: string, packages: readonly string[], onDone: OnDone): Promise<readonly DependencyOutcome[]> {
     const { functionsRoot, builds } = this.#options
-    const functions = [...this.#functions.values()].filter(fn => {
-      return fn.name === to || toFolderName(functionsRoot, fn.fnDir) === to
+    const functions = [...this.#functions.values()].filter(({ name, fnDir }) => {
+      return name === to || toFolderName(functionsRoot, fnDir) === to
     })
     const [first] = functions
     if (first === undefined) throw new Error(`no function is named ${to} or is in a folder of that name`)
@@ -121,16 +122,12 @@ export class Dependencies {
     return this.#prepare(functions, onDone)
   }
 
-  #prepare(
-    functions: readonly FunctionVersion[],
-    onDone: (outcome: DependencyOutcome) => void,
-  ): Promise<readonly DependencyOutcome[]> {
+  #prepare(functions: readonly FunctionVersion[], onDone: OnDone): Promise<readonly DependencyOutcome[]> {
     const work = functions.map(async fn => {
-      const error = await this.#options.builds.prepare(fn).then(
-        () => null,
-        (thrown: Error) => thrown,
-      )
-      const outcome = { key: fn.key, error }
+      const outcome: DependencyOutcome = { key: fn.key, error: null }
+      await this.#options.builds.prepare(fn).catch((thrown: Error) => {
+        outcome.error = thrown
+      })
       onDone(outcome)
       return outcome
     })
@@ -147,39 +144,34 @@ export class Dependencies {
 
   /**
    * Deletes sets of packages that no function and no pack uses any more.
-   * @param isAll - deletes those in use too, with what the gateway put beside functions but manifests and lock files
-   * @returns what is gone, below the functions root
+   * @param isAll - deletes those in use too, and what the gateway put beside functions but manifests and lock files
+   * @returns the deleted folders, below the functions root
    */
   clean(isAll: boolean): string[] {
     const { functionsRoot, clock } = this.#options
-    const gone: string[] = []
     const places = this.#places()
-    if (isAll) {
-      for (const { key, runtime, folder } of places) {
-        if (new PackageFolder(folder, TARGETS[runtime]!).remove()) gone.push(`${TARGETS[runtime]} of ${key}`)
-      }
-    }
-    const wanted = new Set(isAll ? [] : places.map(({ runtime, record }) => `${runtime}-${record?.set}`))
-    const sets = new PackageSets(functionsRoot, { clock, isPrivate: false })
-    return [...gone, ...sets.prune(wanted).map(id => `.svc/deps/${id}`)]
+    const removed = (isAll ? places : []).filter(({ folder, runtime }) => {
+      return new PackageFolder(folder, TARGETS[runtime]!).remove()
+    })
+    const used = new Set(isAll ? [] : places.map(({ runtime, record }) => `${runtime}-${record?.set}`))
+    const sets = new PackageSets(functionsRoot, { clock, isPrivate: false }).prune(used)
+    const beside = removed.map(({ key, runtime }) => `${TARGETS[runtime]} of ${key}`)
+    return [...beside, ...sets.map(id => `.svc/deps/${id}`)]
   }
 
-  /** Folders with packages: of file routes one function stands for its folder. */
-  #places(): { key: string; runtime: string; folder: string; record: DependencyRecord | null }[] {
-    const byFolder = new Map<string, FunctionVersion>()
-    for (const fn of this.#functions.values()) {
-      const id = `${fn.runtime} ${fn.fnDir}`
-      if (TARGETS[fn.runtime] !== undefined && !byFolder.has(id)) byFolder.set(id, fn)
+  #places(): Place[] {
+    const byFolder = new Map<string, Omit<Place, 'record'>>()
+    for (const { key, runtime, fnDir: folder } of this.#functions.values()) {
+      const id = `${runtime} ${folder}`
+      if (TARGETS[runtime] !== undefined && !byFolder.has(id)) byFolder.set(id, { key, runtime, folder })
     }
-    const own = [...byFolder.values()].map(fn => ({ key: fn.key, runtime: fn.runtime, folder: fn.fnDir }))
-    const packs = this.#options.packs.list().map(({ runtime, name, dir }) => ({
-      key: `pack ${runtime}/${name}`,
-      runtime: runtime as string,
-      folder: dir,
-    }))
-    return [...own, ...packs].map(place => {
-      return { ...place, record: readState(place.folder, place.runtime) }
+    const packs = this.#options.packs.list().map(({ runtime, name, dir }) => {
+      return { key: `pack ${runtime}/${name}`, runtime, folder: dir }
     })
+    return [...byFolder.values(), ...packs].map(place => ({
+      ...place,
+      record: readState(place.folder, place.runtime),
+    }))
   }
 }
 

@@ -19,7 +19,6 @@ import { passingError } from './tool-failure.ts'
 /** Files and bytes of all packages that one function names by paths. */
 const MAX_FILES = 5000
 const MAX_BYTES = 64 * 1024 * 1024
-/** Folders without sources of the package. */
 const SKIPPED = ['.git', '.svc', '.svc-deps']
 
 export interface FilePackagesOptions {
@@ -38,11 +37,9 @@ export class FilePackages {
   readonly allowSources: boolean
   /** Where packages in paths may be, full path without links; empty: everywhere; null: nowhere. */
   readonly bound: string | null
-  /** For messages. */
   readonly boundName: string
   /** Full real paths of the packages. */
   readonly targets = new Set<string>()
-  /** Full paths of their files. */
   readonly files: string[] = []
   readonly #label: string
   readonly #read: FileReader | null

@@ -32,7 +32,6 @@ interface GoOptions {
   isPrivate: boolean
   /** Reads files of functions that are kept apart by users; null: links are followed. */
   readFile?: FileReader | null
-  /** Full path of the folder with the worker's package. */
   workerFolder: string
   timeoutMs: number
   concurrency: number
@@ -46,7 +45,6 @@ const RECIPE = 'go 3'
 const OLDEST_MINOR = 19
 const OLDEST_LANGUAGE = '1.18'
 const WORKER_PACKAGE = 'fngwruntime'
-/** The generated file that calls the worker's package with the handler. */
 const MAIN_FILE = 'fngw_main.go'
 
 export function createGoBuilder(options: GoOptions): Builder {
@@ -237,7 +235,6 @@ const ENTRY_NAMES: ReadonlySet<string> = new Set(['handler.go', 'main.go'])
 const SIGNATURE_HINT =
   'write func handler(event map[string]any) map[string]any; an error as second result, a context.Context as first parameter and any instead of map[string]any are fine too'
 
-/** One file of the package. */
 interface Member {
   name: string
   text: string
@@ -249,7 +246,6 @@ export class GoPackage {
   /** Full path of the handler file's folder; the module's folder is the function's. */
   readonly folder: string
   readonly members: readonly Member[]
-  /** Name of the callable. */
   readonly symbol: string
   readonly #fn: FunctionVersion
   readonly #functionsRoot: string

@@ -10,11 +10,10 @@ import { isObject } from '../core/json.ts'
 import { toShellWord } from '../core/text.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { labelOf, lineOf, type Toolchain } from './build.ts'
-import type { PackageSet, SetOutcome } from './package-set.ts'
+import type { DependencyRecord, PackageSet, SetOutcome } from './package-set.ts'
 import type { BuildTools } from './run-tool.ts'
 import { installError, passingError, type ToolFailure } from './tool-failure.ts'
 
-/** A folder whose packages are installed: that of functions, or a shared pack. */
 export interface InstallUnit {
   /** Full path. */
   folder: string
@@ -23,7 +22,6 @@ export interface InstallUnit {
   /** Of this language, in this folder: file routes of one folder share its packages. None for a pack. */
   functions: readonly FunctionVersion[]
   isPack: boolean
-  /** Names of the shared packs of its functions. */
   packs: readonly string[]
   /** Full paths of their folders. They are installed before the unit is planned. */
   packFolders: readonly string[]
@@ -44,23 +42,18 @@ export function toAddHint(label: string, name: string, setting: string): string 
   return `run: fngw deps add ${toShellWord(name)} --to ${toShellWord(label)}; or set ${setting}=1 to install what is imported`
 }
 
-/** An import without a package. */
 export interface UnmetImport {
   /** Handlers that need it, full paths. */
   entries: readonly string[]
   error: GatewayError
 }
 
-/** How one language's packages are installed. */
 export interface InstallStep {
   readonly runtime: 'python' | 'node' | 'php'
-  /** Folder of installed packages in a function's folder. */
   readonly target: '.deps' | 'node_modules' | 'vendor'
   /** Files in a function's folder that decide, lock files that are used among them. */
   readonly manifests: readonly string[]
-  /** Installs that may run at once. */
   readonly concurrency: number
-  /** As of `Builder`. */
   readonly looksAtOnce?: number
   /** Made before the first call (`FN_PREINSTALL_*_ON_START`). */
   readonly isAhead: boolean
@@ -72,11 +65,8 @@ export interface InstallStep {
   readonly rules: string
   /** `FN_AUTO_INFER_STRICT`: an import without a package fails the functions that need it. */
   readonly isStrict: boolean
-  /** Logs a warning that stops nothing. */
   onNote(text: string): void
-  /** Logs what is installed for imports alone, before it is. */
   onInfer?(text: string): void
-  /** The tools' environment: what they may see of the host's. */
   toEnv(hostEnv: HostEnv): Record<string, string>
   /** A quick check, for every function at every reload: false when nothing is asked for. */
   isWanted(unit: InstallUnit): boolean
@@ -110,7 +100,6 @@ export interface InstallPlan {
   fill(draft: OwnFolder, tools: BuildTools): Promise<SetOutcome>
   /** A failed fill, with the place in this folder that asks for the package: another folder may have run it. */
   toUserError(failure: ToolFailure): GatewayError
-  /** Imports that the set leaves without a package. */
   unmet?(outcome: SetOutcome): readonly UnmetImport[]
   /**
    * Writes manifests and lock files beside the function, after the set is in place. Done again when something was touched
@@ -119,24 +108,17 @@ export interface InstallPlan {
   settle?(set: PackageSet): Settled
 }
 
-/** Findings from a function's files, before anything is installed. */
-export interface DependencyFacts {
-  /** `manifest` when the function or its comments name packages, `inferred` when only imports or a manifest generated from them do. */
-  mode: 'manifest' | 'inferred'
+export interface DependencyFacts
+  extends Pick<DependencyRecord, 'mode' | 'infer_backend' | 'inference_duration_ms' | 'inferred_imports'> {
   /** Name of the manifest in the function's folder; null when there is none. */
   manifest: string | null
-  inferBackend: string | null
-  inferenceDurationMs: number
-  inferredImports: readonly string[]
 }
 
-/** Where a manifest alone decides. */
 export function toManifestFacts(manifest: string | null): DependencyFacts {
-  return { mode: 'manifest', manifest, inferBackend: null, inferenceDurationMs: 0, inferredImports: [] }
+  return { mode: 'manifest', manifest, infer_backend: null, inference_duration_ms: 0, inferred_imports: [] }
 }
 
 export interface Settled {
-  /** The manifest was made by the gateway. */
   isManifestGenerated: boolean
   /** Name of the manifest, null when there is none. */
   manifest: string | null
@@ -151,7 +133,6 @@ export async function askInterpreter(command: string, args: string[], tools: Bui
   return output.trim()
 }
 
-/** Bytes of a manifest or lock file that is read. */
 const MAX_MANIFEST_BYTES = 8 * 1024 * 1024
 
 /**
@@ -197,7 +178,6 @@ export class JsonManifest {
     this.json = parsed.value
   }
 
-  /** Empty for a field of another type. */
   objectOf(field: string): Readonly<Record<string, unknown>> {
     return toObject(this.json[field])
   }
@@ -207,14 +187,12 @@ export class JsonManifest {
     return lineOf(this.text, Math.max(0, this.text.indexOf(JSON.stringify(word))))
   }
 
-  /** A failure at the line of a word. */
   error(why: string, word: string, hint: string): GatewayError {
     const line = this.lineOf(word)
     return installError(`${this.label}:${line}: ${why}`, { file: this.label, line }, hint)
   }
 }
 
-/** Empty for anything but an object. */
 export function toObject(value: unknown): Readonly<Record<string, unknown>> {
   return isObject(value) ? value : {}
 }

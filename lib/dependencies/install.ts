@@ -49,7 +49,6 @@ import { passingError, ToolFailure } from './tool-failure.ts'
 interface InstallerOptions {
   functionsRoot: string
   clock: Clock
-  /** As of `Builds`. */
   isPrivate: boolean
   /** Finds shared packs. @throws GatewayError when one that a function names is missing */
   packsOf(fn: FunctionVersion): readonly string[]
@@ -72,7 +71,6 @@ interface Look {
   /** null: nothing to do. */
   plan: InstallPlan | null
   unmet: readonly UnmetImport[]
-  /** null: nothing was installed. */
   made: InstallResult | null
 }
 
@@ -103,13 +101,11 @@ export class Installer implements Builder {
   readonly #records: InstallRecords
   /** One look or install at a time in a folder. */
   readonly #turns = new KeyedMutex()
-  /** Installs that go on or wait. */
   readonly #installing = new Set<Look>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
   #shared: ReadonlyMap<string, readonly FunctionVersion[]> | null = null
   /** Of `fngw deps add`, by full path of the folder. */
   readonly #asked = new Map<string, readonly string[]>()
-  /** By full path of the folder. */
   readonly #gaps = new Map<string, Gaps>()
   /** Folders of several in which a look found nothing, since the last catalog: of ten thousand files in one each would read all. */
   readonly #plainFolders = new Set<string>()
@@ -204,7 +200,6 @@ export class Installer implements Builder {
     return { binary: null, build }
   }
 
-  /** @throws GatewayError for a function with an import without a package */
   #checkUnmet({ entryPath }: FunctionVersion, { unmet }: Look): void {
     const own = unmet.find(({ entries }) => entries.includes(entryPath))
     if (this.#step.isStrict && own !== undefined) throw own.error
@@ -242,7 +237,6 @@ export class Installer implements Builder {
     return look
   }
 
-  /** The record of a function's packages; null when there is none. */
   recordOf(fn: FunctionVersion): DependencyRecord | null {
     const known = this.#records.of(fn.fnDir)
     if (this.#step.isOn || known === null) return known
@@ -390,17 +384,15 @@ export class Installer implements Builder {
   ): void {
     const { outcome, key = null, settled } = done ?? {}
     const before = this.#records.of(folder)
-    const manifest = settled?.manifest ?? facts.manifest
+    const { manifest: found, ...inferred } = facts
+    const manifest = settled?.manifest ?? found
     const lockFile = settled?.lockFile ?? null
     this.#records.note(folder, {
-      mode: facts.mode,
+      ...inferred,
       manifest_path: manifest === null ? null : labelOf(label, manifest),
       manifest_generated: settled?.isManifestGenerated ?? before?.manifest_generated ?? false,
-      infer_backend: facts.inferBackend,
-      inference_duration_ms: facts.inferenceDurationMs,
-      inferred_imports: facts.inferredImports,
       resolved_packages: outcome?.resolvedPackages ?? [],
-      unresolved_imports: outcome?.unresolvedImports ?? facts.inferredImports,
+      unresolved_imports: outcome?.unresolvedImports ?? facts.inferred_imports,
       last_install_status: status,
       last_error: error,
       lockfile_path: lockFile === null ? null : labelOf(label, lockFile),

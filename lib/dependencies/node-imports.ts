@@ -15,7 +15,6 @@ import { PackageFolder } from './package-set.ts'
 import type { BuildTools } from './run-tool.ts'
 import { passingError } from './tool-failure.ts'
 
-/** Folder of installed packages. */
 export const NODE_TARGET = 'node_modules'
 
 /** A package, and where it is first imported: file below the functions root. */
@@ -38,7 +37,6 @@ export interface NodeImports {
   optional: readonly string[]
   /** Every place of the packages and unresolved imports, up to a bound. */
   places: readonly ImportPlace[]
-  /** A part of the work that the backend could not do. */
   problem: string | null
 }
 
@@ -99,7 +97,6 @@ function isOwn(folder: string, file: string): boolean {
 }
 
 interface Search {
-  /** Full path of `find-imports.mjs`. */
   script: string
   functionsRoot: string
   folder: string
@@ -109,7 +106,6 @@ interface Search {
   isDeclared?: (name: string) => boolean
 }
 
-/** @throws GatewayError when the backend is not installed or does not work */
 export async function findNodeImports(search: Search, tools: BuildTools): Promise<NodeImports> {
   const { script, functionsRoot, folder, entries, backend, isDeclared = () => false } = search
   const args = [script, JSON.stringify({ folder, entries, backend })]
@@ -222,7 +218,6 @@ function sourcesAt(path: string, endings: readonly string[]): string[] {
   return [path, join(path, 'index')].flatMap(base => endings.map(ending => base + ending))
 }
 
-/** A folder and those above it, up to another one. */
 function foldersFrom(folder: string, last: string): string[] {
   return folder === last || folder === dirname(folder) ? [folder] : [folder, ...foldersFrom(dirname(folder), last)]
 }
@@ -250,7 +245,6 @@ function readMappings(file: string, left: number): Mapping[] {
 
 // Packages that Node resolves from a `node_modules` above a function, where another package manager put them.
 
-/** The folders above one, up to the root of the file system. */
 function foldersAbove(folder: string): string[] {
   return foldersFrom(folder, '').slice(1)
 }
@@ -310,7 +304,6 @@ function isInRange(place: string, spec: string, isWorkspace: boolean): boolean {
   return satisfies(own, range, { loose: true, includePrerelease: isWorkspace })
 }
 
-/** Of an installed package. */
 function readTitle(folder: string): { name?: unknown; version?: unknown } {
   return parseObject(tryRead(join(folder, 'package.json'))) ?? {}
 }

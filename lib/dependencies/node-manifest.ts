@@ -19,9 +19,7 @@ export const NODE_MANIFEST = 'package.json'
 const GENERATED = 'Made from the imports of the function. Edit it freely: what stands here is kept.'
 /** Name of the package that is installed from: one for all functions, so that equal manifests share one set. */
 const STAGED_NAME = 'fngw-function'
-/** Fields whose packages npm installs for the function itself. */
 const INSTALLED = ['dependencies', 'optionalDependencies'] as const
-/** Fields whose packages are installed. */
 const INSTALLED_FIELDS = [...INSTALLED, 'peerDependencies'] as const
 /** Where a manifest declares a package. */
 export const DECLARING = [...INSTALLED_FIELDS, 'devDependencies'] as const
@@ -52,12 +50,10 @@ export class NodeManifest extends JsonManifest {
     }
   }
 
-  /** True for one that the gateway made. */
   get isGenerated(): boolean {
     return this.json.description === GENERATED
   }
 
-  /** Names to ranges. */
   of(field: string): Readonly<Record<string, unknown>> {
     const entries = Object.entries(this.objectOf(field))
     return Object.fromEntries(entries.filter(([name]) => !this.#omitted.has(name)))
@@ -68,12 +64,10 @@ export class NodeManifest extends JsonManifest {
     return fields.some(field => Object.hasOwn(this.of(field), name))
   }
 
-  /** True for a package that is installed for the function. */
   installs(name: string): boolean {
     return this.declares(name, INSTALLED_FIELDS)
   }
 
-  /** Names of packages that are installed. */
   get names(): string[] {
     return INSTALLED.flatMap(field => Object.keys(this.of(field)))
   }
@@ -90,7 +84,6 @@ export class NodeManifest extends JsonManifest {
     return staged
   }
 
-  /** Those of the fields that are not empty. */
   filled(fields: readonly string[]): Record<string, unknown> {
     const filled = fields.map(field => [field, this.of(field)] as const)
     return Object.fromEntries(filled.filter(([, ranges]) => Object.keys(ranges).length > 0))
@@ -109,7 +102,6 @@ export class NodeManifest extends JsonManifest {
   }
 }
 
-/** @returns null when the folder has none @throws GatewayError when it cannot be used */
 export function readNodeManifest(folder: string, label: string): NodeManifest | null {
   return readBeside(folder, label, NODE_MANIFEST, (text, file) => new NodeManifest(text, file))
 }
@@ -126,7 +118,6 @@ function toText(json: object): string {
 
 // Names in imports and manifests: packages of the registry, and nothing that reads as an option, path or address.
 
-/** Longest name the registry takes. */
 const MAX_NAME_CHARS = 214
 /** Begins with a letter or digit: never an option, a hidden file or a way upwards. Old names have capitals. */
 const NAME = /^(?:@[A-Za-z0-9][A-Za-z0-9._~-]*\/)?[A-Za-z0-9][A-Za-z0-9._~-]*$/
@@ -136,7 +127,6 @@ const RANGE = /^[\w.+*^~<>=| -]*$/
 const MAX_RANGE_CHARS = 256
 const SCHEME = /^[a-z][a-z0-9+.-]*:/i
 
-/** True for the name of a package that the registry could have. */
 export function isPackageName(name: string): boolean {
   return name.length <= MAX_NAME_CHARS && NAME.test(name) && !RESERVED.has(name.toLowerCase())
 }
@@ -149,7 +139,6 @@ type ImportTarget =
   /** Nothing that npm could install. */
   | { kind: 'unresolved' }
 
-/** @param specifier - the text between the quotes of an import */
 export function toImportTarget(specifier: string): ImportTarget {
   // `@/x` and `~/x` are what a tsconfig.json makes of them.
   if (/^\.\.?(?:\/|$)|^\/|^#|^[@~]\//.test(specifier) || /^[A-Za-z]:[\\/]/.test(specifier)) return { kind: 'none' }
@@ -171,7 +160,6 @@ type PackageSource =
   | { kind: 'foreign'; why: string }
   | { kind: 'wrong'; why: string }
 
-/** @param spec - the value beside the name in `dependencies` */
 export function toPackageSource(name: string, spec: unknown): PackageSource {
   const wrong = (why: string): PackageSource => ({ kind: 'wrong', why })
   if (!isPackageName(name)) return wrong(`${showToken(name)} is not a package name`)
@@ -281,7 +269,6 @@ const NAMING_FIELDS = [...INSTALLED_FIELDS, 'requires'] as const
 type Fields = Readonly<Record<string, unknown>>
 
 interface LockedPackage {
-  /** `node_modules/a/node_modules/b`. */
   path: string
   name: string
   fields: Fields
@@ -290,7 +277,6 @@ interface LockedPackage {
 /** A package of a lock file that is not a version of a registry. */
 interface LockedSource {
   name: string
-  /** As it is written. */
   text: string
   /** Path from the folder of the lock file; null for an address. */
   path: string | null
@@ -304,7 +290,6 @@ export class NodeLock {
   readonly text: string
   readonly #json: Fields
 
-  /** @throws LockProblem when npm could not read it */
   constructor(fileName: string, text: string, label: string) {
     this.fileName = fileName
     this.text = text

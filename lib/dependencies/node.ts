@@ -14,9 +14,10 @@ import { realpathSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { GatewayError } from '../core/errors.ts'
+import { type HostEnv, toToolHostEnv } from '../core/host.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import { hasFile, isWritable, labelOf, type Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
+import { hasFile, isWritable, labelOf, type Toolchain } from './build.ts'
 import { FilePackages, type FilePackagesOptions, readMade, unstage } from './file-packages.ts'
 import {
   askInterpreter,
@@ -53,10 +54,9 @@ import {
   readNodeManifest,
   toPackageSource,
 } from './node-manifest.ts'
-import { installWithNpm, rebuildWithNpm, toNpmEnv } from './npm.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
 import type { BuildTools } from './run-tool.ts'
-import { installError, passingError, type ToolFailure } from './tool-failure.ts'
+import { installError, passingError, readFailure, type ToolFailure, toSigns, type ToolWords } from './tool-failure.ts'
 
 /** Part of the key: a change of how sets are made makes them again. */
 const RECIPE = 'node 1'
@@ -66,28 +66,21 @@ const PINS = '.fngw-pins'
 const VERSION_SCRIPT = 'process.versions.node.split(".")[0] + " " + process.versions.modules'
 const NO_IMPORTS: NodeImports = { packages: [], unresolved: [], optional: [], places: [], problem: null }
 
-export interface NodeStepOptions extends FilePackagesOptions {
-  /** `FN_AUTO_NODE_DEPS`. */
-  isOn: boolean
-  /** `FN_AUTO_INFER_NODE_DEPS`, `FN_NODE_INFER_BACKEND`, `FN_AUTO_INFER_STRICT`, `FN_AUTO_INFER_WRITE_MANIFEST`. */
+type OwnSettings = Pick<InstallStep, 'isOn' | 'isAhead' | 'isStrict' | 'concurrency' | 'onNote' | 'onInfer'>
+
+export interface NodeStepOptions extends FilePackagesOptions, OwnSettings {
+  /** `FN_AUTO_INFER_NODE_DEPS`, `FN_NODE_INFER_BACKEND`, `FN_AUTO_INFER_WRITE_MANIFEST`. */
   infers: InferMode
   backend: NodeInferBackend
-  isStrict: boolean
   writesManifest: boolean
-  /** `FN_PREINSTALL_NODE_DEPS_ON_START` and its `CONCURRENCY`. */
-  isAhead: boolean
-  concurrency: number
-  /** Full path of `find-imports.mjs`. */
   importsScript: string
   /** Full path of npm; null when it is missing. */
   findNpm(): string | null
-  /** As of `InstallStep`. */
-  onNote(text: string): void
-  onInfer?(text: string): void
 }
 
 export function createNodeStep(options: NodeStepOptions): InstallStep {
-  const { isOn, isAhead, concurrency, infers, backend, writesManifest, isStrict, allowSources } = options
+  const { isOn, isAhead, concurrency, isStrict, onNote, onInfer } = options
+  const { infers, backend, writesManifest, allowSources } = options
   return {
     runtime: 'node',
     target: NODE_TARGET,
@@ -100,8 +93,8 @@ export function createNodeStep(options: NodeStepOptions): InstallStep {
     setting: 'FN_AUTO_NODE_DEPS',
     rules: JSON.stringify([RECIPE, infers, backend, writesManifest, allowSources]),
     isStrict,
-    onNote: options.onNote,
-    ...(options.onInfer && { onInfer: options.onInfer }),
+    onNote,
+    ...(onInfer && { onInfer }),
     toEnv: toNpmEnv,
     isWanted: unit => isWanted(unit, infers),
     stampAbove,
@@ -126,7 +119,6 @@ function toAsked({ asked }: InstallUnit): Record<string, string> {
   return Object.fromEntries(pairs)
 }
 
-/** By name of the import. */
 type Reasons = ReadonlyMap<string, { why: string; hint: string }>
 
 /**
@@ -148,20 +140,15 @@ class NodeFolder {
   readonly #lockNote: string | null
   /** Names in the manifest that Node resolves from above, in versions that satisfy it. */
   readonly #provided: ReadonlySet<string>
-  /** Packages whose install scripts may run. */
   readonly #allowScripts: readonly string[]
-  /** Packages that a manifest names by paths. */
   readonly #files: FilePackages
   #filesDigest = ''
   #imports = NO_IMPORTS
   /** Additions to the manifest: imported packages that it does not name, and packages that were asked for. */
   #added: Readonly<Record<string, string>> = {}
-  /** Imports that are left without a package. */
   #unresolved: readonly string[] = []
-  /** The manifest that npm gets. */
   #wanted!: NodeManifest
 
-  /** @throws GatewayError by `installError` */
   constructor(unit: InstallUnit, options: NodeStepOptions, toolchain: Toolchain) {
     const { folder, label, functions } = unit
     this.#unit = unit
@@ -206,9 +193,9 @@ class NodeFolder {
       facts: {
         mode: manifest === null || manifest.isGenerated ? 'inferred' : 'manifest',
         manifest: manifest === null ? null : NODE_MANIFEST,
-        inferBackend: isInferring ? backend : null,
-        inferenceDurationMs: isInferring ? inferenceDurationMs : 0,
-        inferredImports: [...imports.packages, ...imports.unresolved].map(({ name }) => name).concat(imports.optional),
+        infer_backend: isInferring ? backend : null,
+        inference_duration_ms: isInferring ? inferenceDurationMs : 0,
+        inferred_imports: [...imports.packages, ...imports.unresolved].map(({ name }) => name).concat(imports.optional),
       },
       ...(isEmpty && { emptyOutcome: async () => ({ resolvedPackages: [], unresolvedImports: this.#unresolved }) }),
       inferred: new Map(inferred.map(({ name, file, line }) => [name, `${file}:${line}`])),
@@ -238,7 +225,6 @@ class NodeFolder {
     return { ...imports, packages: imports.packages.filter(({ name }) => !packs.includes(name)) }
   }
 
-  /** The range to install of an imported package. */
   #rangeOf(name: string): string {
     const forDevelopment = this.#manifest?.of('devDependencies')[name]
     return typeof forDevelopment === 'string' ? forDevelopment : '*'
@@ -316,7 +302,6 @@ class NodeFolder {
     }
   }
 
-  /** Digest of everything that decides about the files. */
   get #key(): string {
     const { folder } = this.#unit
     const lock = this.#lock
@@ -428,4 +413,129 @@ class NodeFolder {
     if (own === null || isWritable(folder, name)) folder.write(name, lock.toTextFor(manifest))
     return name
   }
+}
+
+// npm in an empty folder: its arguments, its environment, and the meaning of its errors.
+
+/** Of npm's own settings those that say where packages come from and are kept; no token, no program to run. */
+const NPM_VARIABLES =
+  /^npm_config_(?:registry|cache|userconfig|globalconfig|cafile|ca|proxy|https_proxy|https-proxy|noproxy|strict_ssl|strict-ssl|offline|prefer_offline|prefer-offline|fetch_timeout)$/i
+
+/** Given to every command. These win over `.npmrc` files and the environment. */
+const FLAGS = [
+  ...['--no-audit', '--no-fund', '--no-update-notifier', '--no-progress', '--no-workspaces'],
+  ...['--loglevel=error', '--color=false'],
+  // Packages for run time; file: packages are copied, so that the set is complete.
+  ...['--omit=dev', '--install-links', '--package-lock=true'],
+  // Without a network the failure comes within seconds.
+  ...['--fetch-retries=2', '--fetch-retry-mintimeout=500', '--fetch-retry-maxtimeout=5000'],
+] as const
+
+export function toNpmEnv(hostEnv: HostEnv): Record<string, string> {
+  const env = toToolHostEnv(hostEnv)
+  for (const [name, value] of Object.entries(hostEnv)) {
+    if (value !== undefined && NPM_VARIABLES.test(name)) env[name] = value
+  }
+  return { ...env, NO_UPDATE_NOTIFIER: '1', npm_config_node_options: '' }
+}
+
+interface NpmInstall {
+  npm: string
+  /** Holds `package.json`, and `package-lock.json` when `hasLock`. */
+  cwd: string
+  /** The folder that npm may write to, `cwd` in it; absent where it runs as the gateway. */
+  draft?: OwnFolder
+  hasLock: boolean
+  allowSources: boolean
+}
+
+/**
+ * Clean install where a lock file is, and an ordinary one where there is none or it does not fit.
+ * No script of a package runs: `rebuildWithNpm` runs those that are allowed.
+ * @throws ToolFailure
+ */
+export async function installWithNpm(install: NpmInstall, tools: BuildTools): Promise<void> {
+  const { npm, cwd, draft, hasLock, allowSources } = install
+  const flags = ['--ignore-scripts', ...(allowSources ? [] : ['--allow-git=none']), ...FLAGS]
+  const run = (command: 'ci' | 'install') =>
+    tools.run({ command: npm, args: [command, ...flags], cwd, ...(draft !== undefined && { owns: draft }) })
+  let result = await run(hasLock ? 'ci' : 'install')
+  if (hasLock && result.code !== 0 && !result.timedOut && !tools.signal.aborted) result = await run('install')
+  if (result.code !== 0) throw readFailure(result, WORDS)
+}
+
+/**
+ * Runs the install scripts of some installed packages, named by `allow_scripts`.
+ * @param label - of the folder @param names - checked names
+ */
+export async function rebuildWithNpm(
+  { npm, cwd }: NpmInstall,
+  label: string,
+  names: readonly string[],
+  tools: BuildTools,
+): Promise<void> {
+  if (names.length === 0) return
+  const args = ['rebuild', '--ignore-scripts=false', '--foreground-scripts', ...FLAGS, '--', ...names]
+  const result = await tools.run({ command: npm, args, cwd })
+  if (result.code === 0) return
+  const failure = readFailure(result, WORDS)
+  if (result.timedOut) throw failure
+  const message = `${label}: an install script of ${names.join(', ')} failed: ${failure.message.slice('npm: '.length)}`
+  const hint = 'take the package out of allow_scripts in fn.config.json, or install what its script needs'
+  throw passingError(message, hint)
+}
+
+const REGISTRY_HINT = 'check the network and the registry (npm config get registry); it is tried again after a while'
+
+const WORDS: ToolWords = {
+  tool: 'npm',
+  maxLines: 4,
+  maxChars: 600,
+  lateHint: REGISTRY_HINT,
+  toLines,
+  toText: output => toLines(output).join('\n'),
+  nameOf: name => name.replace(/%2f/i, '/'),
+  signs: [
+    ...toSigns('lasting', [
+      [
+        // Without a name in quotes the address has it.
+        /404 [^'\n]*'((?:@[\w.~-]+\/)?[\w.~-]+)@|E404(?![\s\S]*'\S+@)[\s\S]*?GET \S+?\/((?:@[\w.~-]+(?:%2f|\/))?[\w.~-]+) -/i,
+        '%s is not in the registry: correct the name, or add it to package.json with its source',
+      ],
+      [
+        /No matching version found for ((?:@[\w.~-]+\/)?[\w.~-]+)@[^\s]*/,
+        'no such version of %s: npm view %s versions lists those there are',
+      ],
+      [/ERESOLVE[\s\S]*/, 'two packages require different versions of a third: change one of the ranges'],
+      [/EALLOWGIT|allow-git/i, 'a package comes from a repository: use a version of the registry'],
+      [
+        /EINTEGRITY[^\n]*/,
+        'the registry has other content than the lock file pins: delete package-lock.json when that is meant',
+      ],
+      [/EBADENGINE|EBADPLATFORM[^\n]*/, 'the package does not run on this system or version of node'],
+      [/EINVALIDPACKAGENAME[^\n]*/, 'correct the name in package.json'],
+    ]),
+    ...toSigns('passing', [
+      [/ENOSPC[^\n]*/, 'the disk is full'],
+      [/EACCES|EROFS|EPERM/, 'npm writes its cache to ~/.npm: set npm_config_cache to a folder that can be written'],
+      [
+        /E401|E403|ENEEDAUTH/,
+        'the registry requires a login: put its token into the .npmrc of the user that runs the gateway',
+      ],
+      [
+        /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ENOTCACHED|ERR_SOCKET_TIMEOUT|network/i,
+        REGISTRY_HINT,
+      ],
+    ]),
+  ],
+}
+
+/** Without npm's prefix, repeated codes and the place of its log. */
+function toLines(output: string): string[] {
+  const noise =
+    /A complete log of this run|debug-\d+\.log|^Note that you can also install|^Unknown (?:user|env|cli) config/
+  return output
+    .split('\n')
+    .map(line => line.replace(/^npm (?:error|ERR!|warn|WARN) ?/, '').trimEnd())
+    .filter(line => line !== '' && !noise.test(line))
 }

@@ -9,7 +9,7 @@
  */
 
 import { randomBytes } from 'node:crypto'
-import { chmodSync, lstatSync } from 'node:fs'
+import { chmodSync, lstatSync, type Stats } from 'node:fs'
 import { copyFile, lchown, link, lstat, mkdir, readdir, readlink, symlink } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
@@ -26,9 +26,7 @@ import { BUILD_RETRY_MS, isPassing, ToolFailure } from './tool-failure.ts'
 /** Folder of installed packages by runtime. */
 export const TARGETS: Readonly<Record<string, string>> = { python: '.deps', node: 'node_modules', php: 'vendor' }
 
-/** File of a set that identifies it. */
 const MARK = '.fngw-set'
-/** File in the folder of packages with its record. */
 const STATE_FILE = '.svc-deps-state.json'
 /** Any entry but those that may be in the folder of packages when none are installed. */
 const IS_FOREIGN = new RegExp(`^(?!\\.gitignore$|${STATE_FILE.replaceAll('.', '\\.')}$)`)
@@ -44,7 +42,6 @@ const MAX_FAILURES = 1000
 export interface SetOutcome {
   /** Names that imports and manifests came to, such as `requests==2.32.3`. */
   resolvedPackages: readonly string[]
-  /** Imports that no package of the set has. */
   unresolvedImports: readonly string[]
 }
 
@@ -55,7 +52,6 @@ interface SetMark extends SetOutcome {
   bytes: number
 }
 
-/** A whole set. */
 export interface PackageSet extends SetMark {
   /** Holds the target and what else its step keeps, such as a lock file. */
   folder: OwnFolder
@@ -65,7 +61,6 @@ export interface PackageSet extends SetMark {
   isShared: boolean
 }
 
-/** The folder that asks for a set. */
 export interface Asker {
   /** Full path. */
   folder: string
@@ -79,7 +74,6 @@ interface SetRequest {
   asker: Asker
   /** The user of the tools that fill it; null: that of the gateway. */
   user: ToolUser | null
-  /** Aborted when the caller has no use for it any more. */
   signal: AbortSignal
   /** Puts the target and what else is to be kept into an empty folder. */
   fill(draft: OwnFolder): Promise<SetOutcome>
@@ -223,7 +217,6 @@ export class PackageFolder {
   readonly #packages: OwnFolder
   readonly #beside: OwnFolder
 
-  /** @param folder - full path of the function's or pack's folder */
   constructor(folder: string, target: string) {
     this.target = target
     this.#folder = new OwnFolder(folder)
@@ -271,7 +264,7 @@ export class PackageFolder {
     fresh.make()
     try {
       const owner = process.geteuid?.() === 0 ? lstatSync(fresh.path) : null
-      await linkTree(set.folder.below(this.target).path, fresh.path, { isCopied: set.isPrivate, owner })
+      await linkTree(set.folder.below(this.target).path, fresh.path, set.isPrivate, owner)
       fresh.write('.gitignore', '*\n')
       if (this.#hasEntry) this.#folder.moveTo(this.target, this.#beside, OLD)
       this.#beside.moveTo(name, this.#folder, this.target)
@@ -296,23 +289,20 @@ function readMark(packages: OwnFolder): SetMark | null {
   return { resolvedPackages: [], unresolvedImports: [], packages: 0, bytes: 0, ...mark } as unknown as SetMark
 }
 
-interface Placing {
-  isCopied: boolean
-  /** The owner of the folders, where this process may give them away. */
-  owner: { uid: number; gid: number } | null
-}
-
-/** Links stay links: those in a set are its own. Files are linked, or copied where that is not possible. */
-async function linkTree(from: string, to: string, how: Placing): Promise<void> {
+/**
+ * Links stay links: those in a set are its own. Files are linked, or copied where that is not possible.
+ * @param owner - of the folders, where this process may give them away
+ */
+async function linkTree(from: string, to: string, isCopied: boolean, owner: Stats | null): Promise<void> {
   await mapSome(await readdir(from, { withFileTypes: true }), async entry => {
     const source = join(from, entry.name)
     const place = join(to, entry.name)
     if (entry.isDirectory()) {
       await mkdir(place)
-      if (how.owner !== null) await lchown(place, how.owner.uid, how.owner.gid)
-      await linkTree(source, place, how)
+      if (owner !== null) await lchown(place, owner.uid, owner.gid)
+      await linkTree(source, place, isCopied, owner)
     } else if (entry.isSymbolicLink()) await symlink(await readlink(source), place)
-    else if (how.isCopied) await copyFile(source, place)
+    else if (isCopied) await copyFile(source, place)
     else await link(source, place).catch(() => copyFile(source, place))
   })
 }
@@ -328,6 +318,7 @@ export async function sizeOf(folder: string): Promise<number> {
 /** The names are those of the JSON. */
 export interface DependencyRecord {
   runtime: string
+  /** `manifest` when the function or its comments name packages, `inferred` when only imports or a manifest generated from them do. */
   mode: 'manifest' | 'inferred'
   manifest_path: string | null
   manifest_generated: boolean
@@ -357,7 +348,6 @@ export function readState(folder: string, runtime: string): DependencyRecord | n
 export class InstallRecords {
   readonly #runtime: string
   readonly #clock: Clock
-  /** By full path of the folder. */
   readonly #known = new Map<string, DependencyRecord>()
 
   constructor(runtime: string, clock: Clock) {
@@ -365,7 +355,6 @@ export class InstallRecords {
     this.#clock = clock
   }
 
-  /** @param folder - full path. @returns null when nothing is known */
   of(folder: string): DependencyRecord | null {
     return this.#known.get(folder) ?? readState(folder, this.#runtime)
   }
@@ -383,11 +372,9 @@ export class InstallRecords {
   }
 }
 
-/** A package in a folder of installed ones. */
 export interface Installed {
   name: string
   version: string
-  /** Names of the packages that it needs. */
   needs: readonly string[]
 }
 
@@ -396,7 +383,6 @@ export function listInstalled(runtime: string, folder: string): Installed[] {
   return (READERS[runtime]?.(join(folder, TARGETS[runtime]!)) ?? []).sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
-/** Packages in a target folder, by runtime. */
 const READERS: Readonly<Record<string, (target: string) => Installed[]>> = {
   python: listDistributions,
   node: listNodePackages,
@@ -415,7 +401,6 @@ function listNodePackages(folder: string): Installed[] {
   })
 }
 
-/** @param field - names the packages that it needs */
 function toInstalled(json: Record<string, unknown> | null, field: string): Installed[] {
   if (typeof json?.name !== 'string' || typeof json.version !== 'string') return []
   const needs = json[field]

@@ -35,19 +35,14 @@ import {
 } from './install-step.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
 import type { BuildTools, ToolResult } from './run-tool.ts'
-import { type FailureSign, passingError, readFailure, type ToolFailure } from './tool-failure.ts'
+import { passingError, readFailure, type ToolFailure, toSigns } from './tool-failure.ts'
 
-export interface PhpStepOptions extends FilePackagesOptions {
-  /** `FN_AUTO_PHP_DEPS`, `FN_PREINSTALL_PHP_DEPS_ON_START`. */
-  isOn: boolean
-  isAhead: boolean
+export interface PhpStepOptions extends FilePackagesOptions, Pick<InstallStep, 'isOn' | 'isAhead' | 'onNote'> {
   /** Full path of Composer; null when it is missing. */
   findComposer(): string | null
   /** Why it is missing, such as `composer is not on PATH`, and how to get it: `install it (apt-get install composer)`. */
   composerProblem: string
   composerHint: string
-  /** As of `InstallStep`. */
-  onNote(text: string): void
 }
 
 /** Part of the key: a change of how sets are made makes them again. */
@@ -64,7 +59,7 @@ const VERSION_SCRIPT =
   '$names = get_loaded_extensions(); sort($names); echo PHP_MAJOR_VERSION, ".", PHP_MINOR_VERSION, " ", implode(" ", $names);'
 
 export function createPhpStep(options: PhpStepOptions): InstallStep {
-  const { isOn, isAhead, allowSources } = options
+  const { isOn, isAhead, onNote, allowSources } = options
   return {
     runtime: 'php',
     target: TARGET,
@@ -75,7 +70,7 @@ export function createPhpStep(options: PhpStepOptions): InstallStep {
     setting: 'FN_AUTO_PHP_DEPS',
     rules: JSON.stringify([RECIPE, allowSources]),
     isStrict: false,
-    onNote: options.onNote,
+    onNote,
     toEnv: toComposerHostEnv,
     isWanted: ({ folder }) => hasFile(folder, COMPOSER_MANIFEST),
     readVersion: (program, tools) => askInterpreter(program, ['-r', VERSION_SCRIPT], tools),
@@ -86,7 +81,6 @@ export function createPhpStep(options: PhpStepOptions): InstallStep {
   }
 }
 
-/** One folder: its set of packages, and the lock file beside its functions. */
 class PhpFolder {
   readonly #unit: InstallUnit
   readonly #options: PhpStepOptions
@@ -224,9 +218,7 @@ const NOT_IN_LOCK =
 const LOCK_DIFFERS = /The lock file is not up to date with the latest changes in composer\.json/
 
 interface ComposerInstall {
-  /** Full path of the PHP that runs the functions. */
   php: string
-  /** Full path of Composer. */
   composer: string
   /** Holds `composer.json`, and `composer.lock` when `hasLock`. */
   cwd: string
@@ -235,9 +227,7 @@ interface ComposerInstall {
   /** Full path of a folder above it: repositories there and further up do not belong to the function. */
   ceiling: string
   hasLock: boolean
-  /** Names of packages whose plugins may run. */
   plugins: readonly string[]
-  /** Repositories of any kind are allowed. */
   allowSources: boolean
   manifest: ComposerManifest
 }
@@ -312,79 +302,56 @@ function isPhp(composer: string): boolean {
 
 const NETWORK_HINT = 'check the network and the repositories; it is tried again after a while'
 
-const SIGNS: readonly FailureSign[] = [
-  {
-    pattern:
+const SIGNS = [
+  ...toSigns('passing', [
+    [
       /curl error (?:5|6|7|28|35|52|55|56)\b|could not resolve (?:host|proxy)|getaddrinfo|connection (?:refused|reset|timed out)|network (?:is unreachable|disabled)|could not be fully loaded|failed to open stream: (?:operation|connection)/i,
-    kind: 'passing',
-    hint: NETWORK_HINT,
-  },
-  {
-    pattern: /could not authenticate|invalid credentials|HTTP\/[\d.]+ 40[137]|authentication required/i,
-    kind: 'passing',
-    hint: 'a repository requires a login: put it into the auth.json of the user that runs the gateway',
-  },
-  { pattern: /no space left on device/i, kind: 'passing', hint: 'the disk is full' },
-  {
-    pattern: /requires PHP's zip extension/i,
-    kind: 'passing',
-    hint: "install PHP's zip extension: artifact repositories are read with it",
-  },
-  {
-    pattern: /zip extension and unzip|unzip(?:\/7z)? commands? (?:are|is) (?:both )?missing/i,
-    kind: 'passing',
-    hint: "install unzip or PHP's zip extension",
-  },
-  {
-    pattern: /HOME or COMPOSER_HOME|is not writable|permission denied/i,
-    kind: 'passing',
-    hint: 'Composer writes to its home and cache: set COMPOSER_HOME to a folder that can be written',
-  },
-  {
-    pattern: /blocked by your allow-plugins config/i,
-    kind: 'lasting',
-    hint: 'name the package in allow_scripts of fn.config.json',
-  },
-  {
-    pattern: /could not be found in any version|could not find (?:a matching version of )?package/i,
-    kind: 'lasting',
-    hint: 'no repository has %s: correct the name, or add the repository that has it',
-  },
-  {
-    pattern: /missing from your system|your php version|is disabled by/i,
-    kind: 'lasting',
-    hint: 'install what is missing and start the gateway again, or change the requirement',
-  },
-  {
-    pattern: /does not match (?:the|your) (?:constraint|minimum-stability)/i,
-    kind: 'lasting',
-    hint: 'change the version of %s in composer.json to one that there is',
-  },
-  {
-    pattern: /checksum verification of the file failed/i,
-    kind: 'lasting',
-    hint: 'the archive is not what composer.lock pins: delete composer.lock when that is meant',
-  },
-  {
-    pattern: /could not parse version constraint|expected JSON schema|is invalid/i,
-    kind: 'lasting',
-    hint: 'correct composer.json: composer validate lists its errors',
-  },
-  {
-    pattern: /does not exist|does not appear to be a file nor a folder/,
-    kind: 'lasting',
-    hint: 'correct the path %s in composer.json',
-  },
-  {
-    pattern: /lock file does not contain/i,
-    kind: 'lasting',
-    hint: 'run composer update in the folder, or delete composer.lock',
-  },
-  {
-    pattern: /could not be resolved to an installable set/i,
-    kind: 'lasting',
-    hint: 'two packages require different versions of a third: change one of the constraints',
-  },
+      NETWORK_HINT,
+    ],
+    [
+      /could not authenticate|invalid credentials|HTTP\/[\d.]+ 40[137]|authentication required/i,
+      'a repository requires a login: put it into the auth.json of the user that runs the gateway',
+    ],
+    [/no space left on device/i, 'the disk is full'],
+    [/requires PHP's zip extension/i, "install PHP's zip extension: artifact repositories are read with it"],
+    [
+      /zip extension and unzip|unzip(?:\/7z)? commands? (?:are|is) (?:both )?missing/i,
+      "install unzip or PHP's zip extension",
+    ],
+    [
+      /HOME or COMPOSER_HOME|is not writable|permission denied/i,
+      'Composer writes to its home and cache: set COMPOSER_HOME to a folder that can be written',
+    ],
+  ]),
+  ...toSigns('lasting', [
+    [/blocked by your allow-plugins config/i, 'name the package in allow_scripts of fn.config.json'],
+    [
+      /could not be found in any version|could not find (?:a matching version of )?package/i,
+      'no repository has %s: correct the name, or add the repository that has it',
+    ],
+    [
+      /missing from your system|your php version|is disabled by/i,
+      'install what is missing and start the gateway again, or change the requirement',
+    ],
+    [
+      /does not match (?:the|your) (?:constraint|minimum-stability)/i,
+      'change the version of %s in composer.json to one that there is',
+    ],
+    [
+      /checksum verification of the file failed/i,
+      'the archive is not what composer.lock pins: delete composer.lock when that is meant',
+    ],
+    [
+      /could not parse version constraint|expected JSON schema|is invalid/i,
+      'correct composer.json: composer validate lists its errors',
+    ],
+    [/does not exist|does not appear to be a file nor a folder/, 'correct the path %s in composer.json'],
+    [/lock file does not contain/i, 'run composer update in the folder, or delete composer.lock'],
+    [
+      /could not be resolved to an installable set/i,
+      'two packages require different versions of a third: change one of the constraints',
+    ],
+  ]),
 ]
 
 export function toComposerError(failure: ToolFailure, label: string, manifest: ComposerManifest): GatewayError {

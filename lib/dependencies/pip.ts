@@ -4,34 +4,29 @@ import { join } from 'node:path'
 import { namesIn, type OwnFolder } from '../files/own-folder.ts'
 import { tryRead } from './build.ts'
 import type { BuildTools } from './run-tool.ts'
-import { type FailureSign, readFailure, type ToolFailure } from './tool-failure.ts'
+import { readFailure, type ToolFailure, toSigns } from './tool-failure.ts'
 
 /** A package, or a version of it, that the index does not have. */
-const NOT_FOUND = [
-  /No matching distribution found for ([A-Za-z0-9][\w.-]*)/,
-  /Because ([A-Za-z0-9][\w.-]*) was not found in/,
-  /there (?:is|are) no versions? of ([A-Za-z0-9][\w.-]*)/,
-  /[Nn]o wheels? (?:with|found)[^\n]* for ([A-Za-z0-9][\w.-]*)/,
+const NOT_FOUND: readonly [RegExp][] = [
+  [/No matching distribution found for ([A-Za-z0-9][\w.-]*)/],
+  [/Because ([A-Za-z0-9][\w.-]*) was not found in/],
+  [/there (?:is|are) no versions? of ([A-Za-z0-9][\w.-]*)/],
+  [/[Nn]o wheels? (?:with|found)[^\n]* for ([A-Za-z0-9][\w.-]*)/],
 ]
 
-const SIGNS: readonly FailureSign[] = [
-  {
-    pattern: /No module named pip\b/,
-    kind: 'passing',
-    hint: 'install python3-pip, or uv (https://docs.astral.sh/uv), or set FN_UV_BIN to it',
-  },
-  {
-    pattern: /No space left on device/i,
-    kind: 'passing',
-    hint: 'make room on the disk of the functions root, of the temporary folder and of the cache; it is tried again',
-  },
-  {
-    pattern:
+const SIGNS = [
+  ...toSigns('passing', [
+    [/No module named pip\b/, 'install python3-pip, or uv (https://docs.astral.sh/uv), or set FN_UV_BIN to it'],
+    [
+      /No space left on device/i,
+      'make room on the disk of the functions root, of the temporary folder and of the cache; it is tried again',
+    ],
+    [
       /NewConnectionError|ConnectTimeout|ReadTimeout|Read timed out|Max retries exceeded|name resolution|Connection (?:refused|reset)|ProxyError|RemoteDisconnected|ConnectionError|HTTP error 5\d\d|5\d\d (?:Server|Client) Error|error sending request|dns error|Failed to fetch|operation timed out/i,
-    kind: 'passing',
-    hint: 'the package index could not be reached; it is tried again',
-  },
-  ...NOT_FOUND.map(pattern => ({ pattern, kind: 'lasting' as const })),
+      'the package index could not be reached; it is tried again',
+    ],
+  ]),
+  ...toSigns('lasting', NOT_FOUND),
 ]
 
 const PIP_FLAGS = ['--no-input', '--disable-pip-version-check', '--no-warn-script-location', '--progress-bar', 'off']

@@ -45,20 +45,14 @@ interface Question {
   reject(error: unknown): void
 }
 
-interface PythonImportsOptions {
-  /** Full path of `infer.py`. */
-  script: string
-  /** The interpreter's environment. */
-  env: Readonly<Record<string, string>>
-}
-
 export class PythonImports {
-  readonly #options: PythonImportsOptions
+  readonly #options: { script: string; env: Readonly<Record<string, string>> }
   /** By interpreter. */
   readonly #waiting = new Map<string, Question[]>()
   readonly #asking = new Set<string>()
 
-  constructor(options: PythonImportsOptions) {
+  /** @param options - `script`: full path of `infer.py`; `env`: the interpreter's environment */
+  constructor(options: { script: string; env: Readonly<Record<string, string>> }) {
     this.#options = options
   }
 

@@ -56,15 +56,12 @@ const OPTIONS_SETTING = 'FN_PY_REQUIREMENTS_OPTIONS'
 const VERSION_SCRIPT =
   'import sys, sysconfig; print(sys.version, sysconfig.get_config_var("SOABI"), sysconfig.get_platform())'
 
-interface PythonStepOptions {
+interface PythonStepOptions extends Pick<InstallStep, 'onNote' | 'onInfer'> {
   settings: Settings
   functionsRoot: string
   imports: PythonImports
   /** uv's program, null when it is not there. */
   findUv(): string | null
-  /** As of `InstallStep`. */
-  onNote(text: string): void
-  onInfer?(text: string): void
 }
 
 export function createPythonStep(options: PythonStepOptions): InstallStep {
@@ -170,9 +167,9 @@ class PythonFolder {
       facts: {
         mode: isNamed && !this.#isGenerated ? 'manifest' : 'inferred',
         manifest: hasFile(this.#unit.folder, PYTHON_MANIFEST) ? PYTHON_MANIFEST : null,
-        inferBackend: infers ? pyInferBackend : null,
-        inferenceDurationMs: infers ? inferenceDurationMs : 0,
-        inferredImports: this.#found.map(({ name }) => name),
+        infer_backend: infers ? pyInferBackend : null,
+        inference_duration_ms: infers ? inferenceDurationMs : 0,
+        inferred_imports: this.#found.map(({ name }) => name),
       },
       ...(!isNamed && this.#guesses.length === 0 && { emptyOutcome: () => this.#toEmpty() }),
       inferred: new Map(this.#guesses.map(({ name, cause }) => [name, this.#toShown(cause)])),

@@ -99,7 +99,6 @@ class Preparation {
     this.#settle(program)
   }
 
-  /** @param onWork - called when a tool has to work for it */
   watch(onWork: () => void): void {
     if (this.state === 'installing') onWork()
     else if (this.isOpen) this.#onWork.push(onWork)
@@ -111,7 +110,6 @@ class Preparation {
   }
 }
 
-/** A builder, and how many of its functions are read and built at once. */
 interface Language {
   builder: Builder
   /** A save of all functions at once must not start a tool for each of them. */
@@ -125,11 +123,9 @@ export class Builds {
   readonly #languages: ReadonlyMap<RuntimeName, Language>
   /** By runtime and program: asked once, a failure is asked again. */
   readonly #toolchains = new Map<string, Promise<Toolchain>>()
-  /** By function key. */
   readonly #known = new Map<string, Preparation>()
   /** Functions that turned out to need nothing: among ten thousand nearly all. */
   readonly #ready = new WeakSet<FunctionVersion>()
-  /** Those that have not ended. */
   readonly #open = new Set<Preparation>()
   /** Those that wait for their turn, and some that do not any more; the ones that calls asked for come first. */
   readonly #line: Preparation[] = []
@@ -184,7 +180,6 @@ export class Builds {
     if (!this.#isClosed && !this.#ready.has(fn) && this.isAhead(fn)) this.#begin(fn)
   }
 
-  /** True when it is made ready before a call asks for it. */
   isAhead(fn: FunctionVersion): boolean {
     return this.#builderOf(fn)?.isAhead ?? true
   }
@@ -202,7 +197,6 @@ export class Builds {
     return `${this.#builderOf(fn)?.action ?? 'building'} ${fn.runtime} function ${fn.name}${version}`
   }
 
-  /** Most ms that a call waits for what its function needs. */
   get waitMs(): number {
     return this.#options.waitMs
   }
@@ -346,7 +340,6 @@ export class Builds {
     if (made !== null) onBuilt({ fn, durationMs: clock.monotonic() - startedAt, made })
   }
 
-  /** @throws GatewayError when the program is missing */
   #toolchainOf(builder: Builder): Promise<Toolchain> {
     const { path: program, problem } = this.#options.findProgram(builder.runtime)
     if (program === null) throw new GatewayError('RUNTIME_DOWN', 'runtime down', { detail: { hint: problem } })
@@ -478,11 +471,9 @@ export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'tempo
   rustBuildTimeoutSeconds: number
   /** Full path of the folder with the sources of a runtime's worker. */
   workerFolder(runtime: 'go' | 'rust'): string
-  /** Installers of the other languages' packages. */
   installers?: readonly Builder[]
 }
 
-/** The builds and installs of a functions root. */
 export function createBuilds(options: CompiledOptions): Builds {
   const { functionsRoot, isPrivate, readFile = null, workerFolder, hostEnv } = options
   const folder = new OwnFolder(functionsRoot, '.svc', 'build')

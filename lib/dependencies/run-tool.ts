@@ -15,11 +15,9 @@ import type { ToolUser } from '../files/tool-user.ts'
 const MAX_TOOL_OUTPUT_BYTES = 64 * 1024
 
 export interface ToolRun {
-  /** Full path. */
   command: string
   args: readonly string[]
   cwd: string
-  /** The whole environment. */
   env: Readonly<Record<string, string>>
   timeoutMs: number
   /** True takes from it what capabilities this process has. */
@@ -28,7 +26,6 @@ export interface ToolRun {
   user?: UserOfTool | null
   /** Steps of priority below this process; absent: none. */
   nice?: number
-  /** Aborting kills it. */
   signal: AbortSignal
 }
 
@@ -119,7 +116,6 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
   })
 }
 
-/** As `setpriv` takes them. */
 function toPrivileges({ isPlain, user = null }: Pick<ToolRun, 'isPlain' | 'user'>): string[] {
   const identity = user === null ? [] : ['--reuid', `${user.uid}`, '--regid', `${user.gid}`, '--clear-groups']
   return [...identity, '--pdeathsig', 'KILL', ...(isPlain || user !== null ? PLAIN : [])]
@@ -133,7 +129,6 @@ function toCommandLine({ command, args, isPlain, user = null }: ToolRun): string
 
 /** Keeps the first and the last bytes of a text. */
 class BoundedText {
-  /** Bytes of each part. */
   readonly #most: number
   #head = Buffer.alloc(0)
   #tail = Buffer.alloc(0)
@@ -196,7 +191,6 @@ export interface BuildTools {
   readonly signal: AbortSignal
   /** The user of the tools; absent where functions are not kept apart by users. */
   readonly user?: ToolUser | null
-  /** Runs a program with the build environment. */
   run(run: ToolCommand): Promise<ToolResult>
   /** The tools of a shared pack: no function may change what others load. @param folder - full path of the pack */
   forPack?(folder: string): BuildTools
@@ -212,7 +206,6 @@ export interface ToolsOptions {
   clock: Clock
   /** Folder for temporary files of tools; made when needed. */
   temporaryFolder: OwnFolder
-  /** Environment of this process; tools get a part of it. */
   hostEnv: HostEnv
   /** Builds are closed to other users of the machine, and tools have no capability of this process. */
   isPrivate: boolean
@@ -312,7 +305,6 @@ const PROBE =
 export class ToolOwner {
   readonly #options: ToolOwnerOptions
   readonly #user: UserOfTool
-  /** By the full path of a program. */
   readonly #known = new Map<string, Promise<UserOfTool | null>>()
 
   private constructor(options: ToolOwnerOptions, user: UserOfTool) {

@@ -33,7 +33,6 @@ import { compilerError, sourceError, toOldError, toolError } from './tool-failur
 interface RustOptions {
   functionsRoot: string
   isPrivate: boolean
-  /** Full path of the folder with the worker's package. */
   workerFolder: string
   cargoHome: CargoHome
   timeoutMs: number
@@ -87,7 +86,6 @@ class RustBuild {
   readonly #worker: ReadonlyMap<string, string>
   readonly #workspace: Workspace
   readonly #id: string
-  /** Name of the callable. */
   readonly #symbol: string
   /** Texts of the user's `Cargo.toml` and `Cargo.lock`; null where they are missing. */
   readonly #manifest: string | null
@@ -132,7 +130,6 @@ class RustBuild {
     return blankOut(readFileSync(this.#fn.entryPath, 'utf8'), RUST_TEXT)
   }
 
-  /** @throws GatewayError when the handler file has no such public function */
   #checkSymbol(): void {
     const symbol = this.#symbol
     const code = this.#readCode()
@@ -293,7 +290,6 @@ export class CargoHome {
 interface ManifestOptions {
   /** Letters, digits and `_`, one for each handler file: all functions of a root share one folder of build results. */
   id: string
-  /** Full path of the handler file. */
   entryPath: string
   /** Folder that relative paths of the user's manifest start from. */
   fnDir: string

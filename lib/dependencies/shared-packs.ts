@@ -11,7 +11,7 @@ import { isFolder } from './build.ts'
 import { TARGETS } from './package-set.ts'
 
 const PACKS_FOLDER = '.svc/packs'
-/** Where FastFN keeps packs; looked into after our own folder. */
+/** Where FastFN keeps packs; searched after our own folder. */
 const FASTFN_PACKS_FOLDER = '.fastfn/packs'
 
 interface Language {
@@ -54,15 +54,16 @@ const LANGUAGES: Readonly<Record<string, Language>> = {
   },
 }
 
-/** A pack that is there. */
 interface Pack {
   runtime: string
   name: string
   /** Full path. */
   dir: string
-  /** Files of the pack, under the names of its language. */
   facts: Record<string, unknown>
 }
+
+/** True for a runtime whose packages the gateway installs itself. */
+type IsInstalling = (runtime: string) => boolean
 
 export class SharedPacks {
   readonly #rootPath: string
@@ -76,7 +77,6 @@ export class SharedPacks {
     this.#bases = [PACKS_FOLDER, FASTFN_PACKS_FOLDER].flatMap(folder => roots.map(root => join(root, folder)))
   }
 
-  /** Full path of the folder that is looked into first. */
   get root(): string {
     return this.#bases[0]!
   }
@@ -84,11 +84,10 @@ export class SharedPacks {
   /** Every pack by runtime and name; of two of a name the one that functions get. */
   list(): Pack[] {
     return Object.entries(LANGUAGES).flatMap(([runtime, { toFacts }]) => {
-      if (toFacts === null) return []
-      const names = this.#bases.flatMap(base => namesIn(join(base, runtime)))
-      return [...new Set(names)].sort().flatMap(name => {
+      const names = new Set(this.#bases.flatMap(base => namesIn(join(base, runtime))))
+      return [...names].sort().flatMap(name => {
         const dir = this.#find(runtime, name)
-        return dir === null ? [] : [{ runtime, name, dir, facts: toFacts(dir) }]
+        return dir === null || toFacts === null ? [] : [{ runtime, name, dir, facts: toFacts(dir) }]
       })
     })
   }
@@ -106,90 +105,62 @@ export class SharedPacks {
     if (!hasPacks(fn.runtime)) return []
     const missing = fn.policy.sharedDeps.find(name => this.#find(fn.runtime, name) === null)
     if (missing === undefined) return this.dirsOf(fn)
-    throw new GatewayError('LOAD_FAILED', this.#toMissing(fn.runtime, missing), {
-      detail: { file: fn.entryFile, hint: this.#toMissingHint(fn.runtime, missing) },
-    })
+    const { message, hint } = this.#toMissing(fn.runtime, missing)
+    throw new GatewayError('LOAD_FAILED', message, { detail: { file: fn.entryFile, hint } })
   }
 
-  /**
-   * One warning for each pack that functions ask for and do not get.
-   * @param isInstalling - true for a runtime whose packages the gateway installs itself
-   */
-  check(functions: readonly FunctionVersion[], isInstalling: (runtime: string) => boolean = () => false): Warning[] {
-    const users = new Map<string, FunctionVersion[]>()
+  /** One warning for each pack that functions ask for and do not get. */
+  check(functions: readonly FunctionVersion[], isInstalling: IsInstalling = () => false): Warning[] {
+    const users = new Map<string, { name: string; fns: FunctionVersion[] }>()
     for (const fn of functions) {
       for (const name of fn.policy.sharedDeps) {
         const key = `${fn.runtime}/${name}`
-        users.set(key, [...(users.get(key) ?? []), fn])
+        users.set(key, { name, fns: [...(users.get(key)?.fns ?? []), fn] })
       }
     }
-    const packs = [...users].flatMap(([key, fns]) => this.#checkPack(key, fns, isInstalling))
-    return this.#isForeignUsed(functions) ? [...packs, toForeignWarning()] : packs
+    const packs = [...users.values()].flatMap(({ name, fns }) => this.#checkPack(name, fns, isInstalling))
+    const isForeignUsed = functions.some(fn => this.dirsOf(fn).some(dir => dir.includes(`/${FASTFN_PACKS_FOLDER}/`)))
+    if (!isForeignUsed) return packs
+    const message = `${FASTFN_PACKS_FOLDER} is read for packs that ${PACKS_FOLDER} does not have`
+    const hint = `Move its folders to ${PACKS_FOLDER}.`
+    return [...packs, { code: 'FASTFN_PACKS', path: FASTFN_PACKS_FOLDER, message, hint }]
   }
 
-  #checkPack(
-    key: string,
-    functions: readonly FunctionVersion[],
-    isInstalling: (runtime: string) => boolean,
-  ): Warning[] {
+  #checkPack(name: string, functions: readonly FunctionVersion[], isInstalling: IsInstalling): Warning[] {
     const { runtime, entryFile: path } = functions[0]!
-    const name = key.slice(runtime.length + 1)
-    const language = LANGUAGES[runtime]
-    const shown = functions.map(fn => fn.entryFile).join(', ')
-    if (language === undefined || language.toFacts === null) {
+    const shown = functions.map(({ entryFile }) => entryFile).join(', ')
+    if (!hasPacks(runtime)) {
+      const message = `${shown}: shared_deps names "${name}", and ${runtime} has no packs`
       const hint = `Remove "${name}" from shared_deps, or bring its packages with the function.`
-      return [
-        {
-          code: 'PACK_MISSING',
-          path,
-          message: `${shown}: shared_deps names "${name}", and ${runtime} has no packs`,
-          hint,
-        },
-      ]
+      return [{ code: 'PACK_MISSING', path, message, hint }]
     }
     const dir = this.#find(runtime, name)
     if (dir === null) {
-      const message = `${shown}: ${this.#toMissing(runtime, name)}`
-      return [{ code: 'PACK_MISSING', path, message, hint: this.#toMissingHint(runtime, name) }]
+      const { message, hint } = this.#toMissing(runtime, name)
+      return [{ code: 'PACK_MISSING', path, message: `${shown}: ${message}`, hint }]
     }
     const installed = TARGETS[runtime]!
     if (isFolder(join(dir, installed)) || isInstalling(runtime)) return []
-    const message = `${this.#shorten(dir)} is not installed: it has no ${installed}; used by ${shown}`
-    return [{ code: 'PACK_NOT_INSTALLED', path: this.#shorten(dir), message, hint: `Run in it: ${language.command}` }]
+    const place = relative(this.#rootPath, dir)
+    const message = `${place} is not installed: it has no ${installed}; used by ${shown}`
+    return [{ code: 'PACK_NOT_INSTALLED', path: place, message, hint: `Run in it: ${LANGUAGES[runtime]!.command}` }]
   }
 
-  #toMissing(runtime: string, name: string): string {
-    if (!isPackName(name)) return `shared pack not found: ${JSON.stringify(name)} is not a pack name`
-    const places = this.#bases.map(base => this.#shorten(join(base, runtime, name))).join(', ')
-    return `shared pack not found: ${name} (looked in: ${places})`
-  }
-
-  #toMissingHint(runtime: string, name: string): string {
-    if (!isPackName(name)) return `Fix the name in shared_deps: a pack name ${PACK_NAME_RULE}.`
+  #toMissing(runtime: string, name: string): { message: string; hint: string } {
+    if (!isPackName(name)) {
+      const message = `shared pack not found: ${JSON.stringify(name)} is not a pack name`
+      return { message, hint: `Fix the name in shared_deps: a pack name ${PACK_NAME_RULE}.` }
+    }
+    const places = this.#bases.map(base => relative(this.#rootPath, join(base, runtime, name))).join(', ')
     const file = `${PACKS_FOLDER}/${runtime}/${name}/${LANGUAGES[runtime]!.manifest}`
-    return `Make ${file}, or remove "${name}" from shared_deps.`
+    const message = `shared pack not found: ${name} (looked in: ${places})`
+    return { message, hint: `Make ${file}, or remove "${name}" from shared_deps.` }
   }
 
-  #isForeignUsed(functions: readonly FunctionVersion[]): boolean {
-    return functions.some(
-      fn => fn.policy.sharedDeps.length > 0 && this.dirsOf(fn).some(dir => dir.includes(`/${FASTFN_PACKS_FOLDER}/`)),
-    )
-  }
-
-  /** Full path of a pack, null when there is none. */
   #find(runtime: string, name: string): string | null {
     if (!isPackName(name) || !hasPacks(runtime)) return null
     return this.#bases.map(base => join(base, runtime, name)).find(isFolder) ?? null
   }
-
-  #shorten(path: string): string {
-    return relative(this.#rootPath, path)
-  }
-}
-
-function toForeignWarning(): Warning {
-  const message = `${FASTFN_PACKS_FOLDER} is read for packs that ${PACKS_FOLDER} does not have`
-  return { code: 'FASTFN_PACKS', path: FASTFN_PACKS_FOLDER, message, hint: `Move its folders to ${PACKS_FOLDER}.` }
 }
 
 function hasPacks(runtime: string): boolean {
@@ -208,28 +179,25 @@ const MAX_NAMES = 5
 /**
  * One warning for each runtime whose functions lack packages.
  * @param manifests - those without a folder of installed packages beside them
- * @param isInstalling - true for a runtime whose packages the gateway installs itself
  */
 export function findUnmet(
   manifests: readonly PackageManifest[],
   rootPath: string,
-  isInstalling: (runtime: string) => boolean = () => false,
+  isInstalling: IsInstalling = () => false,
 ): Warning[] {
   return Object.entries(LANGUAGES).flatMap(([runtime, { manifest, missing, command }]) => {
-    if (isInstalling(runtime)) return []
-    const folders = manifests.filter(one => one.runtime === runtime).map(({ folder }) => folder)
-    const unmet: string[] = []
-    const names = new Set<string>()
-    for (const folder of [...new Set(folders)].slice(0, MAX_MANIFESTS)) {
+    const own = isInstalling(runtime) ? [] : manifests.filter(one => one.runtime === runtime)
+    const folders = [...new Set(own.map(({ folder }) => folder))].slice(0, MAX_MANIFESTS)
+    const found = folders.map(folder => {
       const file = join(folder, manifest)
-      const found = missing(readManifest(join(rootPath, file)), join(rootPath, folder))
-      if (found.length > 0) unmet.push(file)
-      for (const name of found) names.add(name)
-    }
-    if (unmet.length === 0) return []
-    const message = `${shorten(unmet)}: not installed: ${shorten([...names].sort())}`
+      return { file, names: missing(readManifest(join(rootPath, file)), join(rootPath, folder)) }
+    })
+    const files = found.filter(({ names }) => names.length > 0).map(({ file }) => file)
+    if (files.length === 0) return []
+    const names = new Set(found.flatMap(one => one.names))
+    const message = `${shorten(files)}: not installed: ${shorten([...names].sort())}`
     const more = runtime === 'python' ? '. Nothing to do when the python that runs handlers has them.' : ''
-    return [{ code: 'PACKAGES_MISSING', path: unmet[0]!, message, hint: `Run in the folder: ${command}${more}` }]
+    return [{ code: 'PACKAGES_MISSING', path: files[0]!, message, hint: `Run in the folder: ${command}${more}` }]
   })
 }
 
@@ -238,7 +206,7 @@ function shorten(names: readonly string[]): string {
   return names.slice(0, MAX_NAMES).join(', ') + (rest > 0 ? ` and ${rest} more` : '')
 }
 
-/** Empty for a file that is gone, too large or no file: its own tool complains about that. */
+/** Empty for a file that is missing, too large or no file: its own tool reports that. */
 function readManifest(path: string): string {
   const stats = orNull(() => statSync(path))
   const isRead = stats?.isFile() === true && stats.size <= MAX_MANIFEST_BYTES
@@ -247,10 +215,8 @@ function readManifest(path: string): string {
 
 /** True for a package that node finds in a `node_modules` from the folder up. */
 function isResolved(name: string, folder: string): boolean {
-  for (let at = folder; ; at = dirname(at)) {
-    if (statSync(join(at, 'node_modules', name), { throwIfNoEntry: false }) !== undefined) return true
-    if (at === dirname(at)) return false
-  }
+  if (statSync(join(folder, 'node_modules', name), { throwIfNoEntry: false }) !== undefined) return true
+  return folder !== dirname(folder) && isResolved(name, dirname(folder))
 }
 
 function namesAt(text: string, key: string): string[] {

@@ -37,7 +37,6 @@ export function toolError(action: string, result: ToolResult, timeoutMs: number,
 }
 
 interface Compiler {
-  /** As of `toolError`. */
   action: string
   timeoutMs: number
   functionsRoot: string
@@ -129,7 +128,6 @@ interface FailureFields {
   hint?: string | undefined
   /** The package that the output names; '' when it names none. */
   packageName?: string
-  /** All of the tool's output. */
   output?: string
 }
 
@@ -157,17 +155,23 @@ export class ToolFailure extends Error {
 }
 
 /** A sign of a failure in a tool's output. */
-export interface FailureSign {
+interface FailureSign {
   /** Its first group that is there names a package. */
   pattern: RegExp
   kind: 'lasting' | 'passing'
   /** How to mend it; `%s` is the package. */
-  hint?: string
+  hint: string | undefined
+}
+
+export function toSigns(
+  kind: FailureSign['kind'],
+  signs: readonly (readonly [pattern: RegExp, hint?: string])[],
+): FailureSign[] {
+  return signs.map(([pattern, hint]) => ({ kind, pattern, hint }))
 }
 
 /** How the output of a package tool is read. */
 export interface ToolWords {
-  /** Names the tool in messages. */
   tool: string
   signs: readonly FailureSign[]
   /** The kind of a failure without a sign; default `unknown`. */
@@ -185,7 +189,6 @@ export interface ToolWords {
   nameOf?(group: string, output: string): string
 }
 
-/** The meaning of a failed run. */
 export function readFailure(result: ToolResult, words: ToolWords): ToolFailure {
   const { output, code, timedOut, problem } = result
   const { tool, signs, otherwise = 'unknown', lateHint, maxLines, maxChars } = words

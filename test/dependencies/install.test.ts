@@ -82,9 +82,9 @@ function makeBed(
         facts: {
           mode: 'manifest',
           manifest: 'wants.txt',
-          inferBackend: null,
-          inferenceDurationMs: 0,
-          inferredImports: ['a'],
+          infer_backend: null,
+          inference_duration_ms: 0,
+          inferred_imports: ['a'],
         },
         fill: async (draft, tools) => {
           const { signal } = tools

@@ -9,6 +9,7 @@ import {
   readFailure,
   toOldError,
   toolError,
+  toSigns,
   type ToolWords,
 } from '../../lib/dependencies/tool-failure.ts'
 
@@ -97,10 +98,7 @@ t.test('[dependencies/install.9] the output of a package tool has a kind, a pack
     maxChars: 12,
     lateHint: 'wait',
     toLines: output => output.split('\n'),
-    signs: [
-      { pattern: /no (\w+)/, kind: 'lasting', hint: 'correct %s' },
-      { pattern: /network/, kind: 'passing' },
-    ],
+    signs: [...toSigns('lasting', [[/no (\w+)/, 'correct %s']]), ...toSigns('passing', [[/network/]])],
   }
   const read = (more: Partial<ToolResult>, otherwise?: 'lasting') =>
     readFailure(result(more), { ...words, ...(otherwise && { otherwise }) })

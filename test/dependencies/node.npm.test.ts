@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { BuildTools } from '../../lib/dependencies/run-tool.ts'
-import { installWithNpm, rebuildWithNpm, toNpmEnv } from '../../lib/dependencies/npm.ts'
+import { installWithNpm, rebuildWithNpm, toNpmEnv } from '../../lib/dependencies/node.ts'
 import type { ToolResult } from '../../lib/dependencies/run-tool.ts'
 import { ToolFailure } from '../../lib/dependencies/tool-failure.ts'
 
