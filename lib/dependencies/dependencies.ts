@@ -12,16 +12,8 @@ import { isPackName, isRuntimeName, PACK_NAME_RULE } from '../core/identity.ts'
 import { isObject, parseObject } from '../core/json.ts'
 import { namesIn } from '../files/own-folder.ts'
 import { isFolder, toFolderName } from './build.ts'
-import {
-  type DependencyRecord,
-  type Installed,
-  listInstalled,
-  PackageFolder,
-  PackageSets,
-  readState,
-  TARGETS,
-} from './package-set.ts'
-import { toPackageName } from './pip.ts'
+import { type DependencyRecord, listInstalled, PackageFolder, PackageSets, readState, TARGETS } from './package-set.ts'
+import { type Installed, toPackageName } from './pip.ts'
 import type { Builds, PreparationState } from './resolve.ts'
 
 /** Tools that write the manifest of a language whose packages fngw does not add. */

@@ -47,10 +47,7 @@ export class FilePackages {
   #bytes = 0
   #digest = ''
 
-  /**
-   * @param label - of the folder
-   * @param installed - name of the folder of installed packages, which is not copied
-   */
+  /** @param label - of the folder @param installed - name of the folder of installed packages, which is not copied */
   constructor({ functionsRoot, readFile = null, allowSources }: FilePackagesOptions, label: string, installed: string) {
     this.root = realpathSync(functionsRoot)
     this.folder = join(this.root, label)

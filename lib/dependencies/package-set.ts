@@ -19,7 +19,7 @@ import { namesIn, OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
 import { BuildKey } from './build-cache.ts'
 import { mapSome, tryRead } from './build.ts'
-import { listDistributions } from './pip.ts'
+import { type Installed, listDistributions } from './pip.ts'
 import { removeStale } from './run-tool.ts'
 import { BUILD_RETRY_MS, isPassing, ToolFailure } from './tool-failure.ts'
 
@@ -109,10 +109,7 @@ export class PackageSets {
     this.#isPrivate = isPrivate
   }
 
-  /**
-   * The set of a key, filled when it is missing.
-   * @throws what `fill` throws, or threw before
-   */
+  /** The set of a key, filled when it is missing. @throws what `fill` throws, or threw before */
   async ensure(request: SetRequest): Promise<PackageSet> {
     const id = toId(request)
     const { asker, runtime, signal } = request
@@ -370,12 +367,6 @@ export class InstallRecords {
       // A folder that cannot be written keeps its packages in the shared store; the record is shown all the same.
     }
   }
-}
-
-export interface Installed {
-  name: string
-  version: string
-  needs: readonly string[]
 }
 
 /** The packages that are installed beside a function, by name. */

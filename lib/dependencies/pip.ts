@@ -91,17 +91,16 @@ function toLines(output: string): string[] {
   return marked.map(line => line.replace(/^(?:ERROR|error):\s*/, '').replace(OLDER_VERSIONS, '$1..., '))
 }
 
-/** An installed package. */
-interface Distribution {
-  /** As its own metadata write it. */
+/** A package in a folder of installed ones. */
+export interface Installed {
   name: string
   version: string
-  /** Names of the packages that it requires, without those of its extras. */
-  needs: string[]
+  /** Names of the packages that it needs, without those of its extras. */
+  needs: readonly string[]
 }
 
 /** The packages in a folder, by name. */
-export function listDistributions(folder: string): Distribution[] {
+export function listDistributions(folder: string): Installed[] {
   return namesIn(folder)
     .filter(name => name.endsWith('.dist-info'))
     .flatMap(name => readMetadata(join(folder, name, 'METADATA')))
@@ -117,7 +116,7 @@ export function listModules(folder: string): Set<string> {
   return new Set(names.flatMap(name => pattern.exec(name)?.[1] ?? []))
 }
 
-function readMetadata(path: string): Distribution[] {
+function readMetadata(path: string): Installed[] {
   const [head = ''] = (tryRead(path) ?? '').split(/\r?\n\r?\n/, 1)
   const fieldsOf = (key: string) =>
     [...head.matchAll(new RegExp(`^${key}:\\s*(.+?)\\s*$`, 'gm'))].map(found => found[1]!)

@@ -313,7 +313,7 @@ export class Builds {
     const startedAt = clock.monotonic()
     const use = <T>(work: (tools: BuildTools) => T | Promise<T>): Promise<T> => {
       if (signal.aborted) throw stopped()
-      return withTools(this.#options, { ...toUse(builder), key: fn.key, signal }, work)
+      return withTools(this.#options, builder, { key: fn.key, signal }, work)
     }
     const toolchain = await this.#toolchainOf(builder)
     if (builder.isBusy?.(fn) === true) preparation.beginWork()
@@ -346,8 +346,8 @@ export class Builds {
     const id = `${builder.runtime} ${program}`
     const known = this.#toolchains.get(id)
     if (known !== undefined) return known
-    const use = { ...toUse(builder), key: null, signal: new AbortController().signal }
-    const found = withTools(this.#options, use, async tools => {
+    const use = { key: null, signal: new AbortController().signal }
+    const found = withTools(this.#options, builder, use, async tools => {
       const version = await builder.readVersion(program, tools)
       return { program, version: `${version}\n${process.platform} ${process.arch}` }
     })
@@ -451,10 +451,6 @@ class FailureReports {
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
     for (const key of this.#reported.keys()) if (!functions.has(key)) this.#reported.delete(key)
   }
-}
-
-function toUse({ timeoutMs, toEnv }: Builder) {
-  return toEnv === undefined ? { timeoutMs } : { timeoutMs, toEnv }
 }
 
 function stopped(): GatewayError {

@@ -221,19 +221,21 @@ export interface ToolsOptions {
   nice?: number
 }
 
-interface ToolsUse {
-  /** Of the function whose user the tools have; null for none. */
-  key: string | null
-  signal: AbortSignal
+/** What of a builder its tools depend on. */
+interface ToolsBuilder {
   timeoutMs: number
   /** The environment of the tools; default that of builds. */
   toEnv?(hostEnv: HostEnv): Record<string, string>
 }
 
-/** Calls work with tools, and deletes their temporary files afterwards. */
+/**
+ * Calls work with the tools of a builder, and deletes their temporary files afterwards.
+ * @param use - `key`: of the function whose user the tools have; null for none
+ */
 export async function withTools<T>(
   options: ToolsOptions,
-  { key, signal, timeoutMs, toEnv = toToolHostEnv }: ToolsUse,
+  { timeoutMs, toEnv = toToolHostEnv }: ToolsBuilder,
+  { key, signal }: { key: string | null; signal: AbortSignal },
   work: (tools: BuildTools) => T | Promise<T>,
 ): Promise<T> {
   const { clock, hostEnv, isPrivate, nice = 0, toolOwner, temporaryFolder, toolUserOf } = options

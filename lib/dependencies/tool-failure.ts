@@ -23,10 +23,7 @@ export function isPassing(error: GatewayError): boolean {
   return error.code !== 'LOAD_FAILED' || error.detail?.file === undefined
 }
 
-/**
- * The error for a tool that failed without naming a line of the sources.
- * @param action - such as `go build`
- */
+/** The error for a tool that failed without naming a line of the sources. @param action - such as `go build` */
 export function toolError(action: string, result: ToolResult, timeoutMs: number, hint?: string): GatewayError {
   const detail: ErrorDetail = hint === undefined ? {} : { hint }
   const late = `${action} took longer than ${timeoutMs / 1000} s and was stopped`
