@@ -273,6 +273,8 @@ t.test('[dependencies/install.4] nothing is looked at again until something chan
 t.test('[dependencies/install.3] a failed or refused install leaves the old set and is told by the record', async t => {
   const bed = makeBed(t, { 'a/wants.txt': 'flask' })
   await bed.builds.prepare(bed.fn('a'))
+  const { set } = bed.installer.recordOf(bed.fn('a'))!
+  t.type(set, 'string')
   for (const [signature, text, message] of [
     ['2', 'bad one', 'install failed: no package bad one'],
     ['3', 'strict one', 'install failed: an import is not resolved'],
@@ -283,7 +285,13 @@ t.test('[dependencies/install.3] a failed or refused install leaves the old set 
     await t.rejects(bed.builds.prepare(fn), { message })
     t.equal(bed.seen.fills.filter(fill => fill === text).length, 1, 'kept until a file changes')
     t.equal(bed.code('a'), '# flask')
-    t.match(bed.installer.recordOf(fn), { last_install_status: 'error', last_error: message })
+    const failed = {
+      last_install_status: 'error',
+      last_error: message,
+      resolved_packages: [],
+      unresolved_imports: ['a'],
+    }
+    t.match(bed.installer.recordOf(fn), { ...failed, set, manifest_generated: false, manifest_path: 'a/wants.txt' })
   }
   writeFileSync(bed.tree.path('a/wants.txt'), 'away')
   const passing = { message: 'install failed: no network', detail: { hint: 'try again' } }
