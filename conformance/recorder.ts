@@ -3,7 +3,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Checks } from './case.ts'
 
-export interface Failure {
+interface Failure {
   name: string
   found: unknown
   wanted: unknown

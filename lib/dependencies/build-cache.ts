@@ -6,13 +6,14 @@
  */
 
 import { createHash, randomBytes } from 'node:crypto'
-import { accessSync, chmodSync, constants, copyFileSync, lstatSync } from 'node:fs'
+import { accessSync, chmodSync, constants, copyFileSync, lstatSync, statSync } from 'node:fs'
 import { basename } from 'node:path'
-import { orNull } from '../core/errors.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { orNull } from '../core/errors.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
-import { type BuildPlan, type BuildTools, toProgramResult } from './build.ts'
+import type { BuildPlan } from './build.ts'
+import type { BuildTools } from './run-tool.ts'
 
 /** Programs kept of one handler: the newest and those before it that a draining worker may still be started from. */
 const KEPT_BUILDS = 2
@@ -26,11 +27,10 @@ const DRAFT_NAME = /^\.[0-9a-f]{32}(?:\.[0-9a-f]{8})?$/
 /** A draft older than this when a program is finished was left behind; builds have minutes. */
 const DRAFT_AGE_MS = 3_600_000
 
-/** Collects what decides about a build. */
 export class BuildKey {
   readonly #hash = createHash('sha256')
 
-  /** Adds one input; `null` stands for a file that is not there. */
+  /** Adds one input; `null` stands for a file that does not exist. */
   add(name: string, content: string | Uint8Array | null): this {
     // Lengths keep neighbours apart: no two lists of inputs give the same bytes.
     this.#hash.update(`${name.length}:${name}=${content === null ? 'none' : content.length}:`)
@@ -43,17 +43,16 @@ export class BuildKey {
   }
 }
 
-/** The build folder of one handler. */
 export class Workspace {
   readonly #root: OwnFolder
-  #own: OwnFolder
-  #user: ToolUser | null = null
   readonly #programs: OwnFolder
   readonly #isPrivate: boolean
   /** Name of the folder in which a user builds. */
   readonly #bench: string
   /** Another gateway may build the same at the same time. */
   readonly #mark = randomBytes(4).toString('hex')
+  #own: OwnFolder
+  #user: ToolUser | null = null
 
   /**
    * @param name - `.go-build` or `.rust-build`
@@ -61,10 +60,9 @@ export class Workspace {
    */
   constructor(fn: FunctionVersion, name: string, isPrivate = false) {
     this.#isPrivate = isPrivate
-    const stem = basename(fn.entryPath).replace(/\.[^.]+$/, '')
     this.#root = new OwnFolder(fn.fnDir, name)
-    this.#own = this.#root.below(toPlainName(stem))
-    this.#bench = `${name.slice(1)}-${createHash('sha256').update(fn.entryPath).digest('hex').slice(0, 12)}`
+    this.#own = this.#root.below(toPlainName(basename(fn.entryPath).replace(/\.[^.]+$/, '')))
+    this.#bench = `${name.slice(1)}-${digestOf(fn.entryPath, 12)}`
     this.#programs = this.#own.below('bin')
   }
 
@@ -76,18 +74,16 @@ export class Workspace {
   /** @param build - leaves the program in place by `finish` */
   plan(key: string, build: (tools: BuildTools) => Promise<void>): BuildPlan {
     const binary = this.binary(key)
+    if (this.has(key)) return { binary, build: null }
     return {
-      key,
       binary,
-      isBuilt: this.has(key),
       build: async tools => {
         await build(tools)
-        return toProgramResult(binary)
+        return { packages: null, bytes: statSync(binary).size, names: [], isShared: false }
       },
     }
   }
 
-  /** Full path of the program for a key, built or not. */
   binary(key: string): string {
     return this.#programs.pathOf(key)
   }
@@ -119,24 +115,23 @@ export class Workspace {
   }
 
   /**
-   * Writes a file of the folder, only when its content differs: tools look at times. @returns its full path
+   * Writes a file of the folder, only when its content differs: tools compare times. @returns its full path
    * @param relative - a name, or `src/` and a name
    */
   write(relative: string, text: string): string {
     const names = relative.split('/')
-    const name = names.pop() ?? ''
+    const name = names.pop()!
     const folder = this.#own.below(...names)
     if (folder.read(name)?.equals(Buffer.from(text)) === true) return folder.pathOf(name)
     return folder.write(name, text)
   }
 
-  /** Where the tool puts a program that is not finished: nothing is there, so nothing leads it elsewhere. */
+  /** Where the tool puts an unfinished program: nothing has that name, so no link leads it elsewhere. */
   draft(key: string): string {
     const folder = this.#user === null ? this.#programs : this.#own
     folder.make()
-    const name = this.#draftOf(key)
-    folder.remove(name)
-    return folder.pathOf(name)
+    folder.remove(this.#draftOf(key))
+    return folder.pathOf(this.#draftOf(key))
   }
 
   /**
@@ -162,7 +157,7 @@ export class Workspace {
     return `.${key}.${this.#mark}`
   }
 
-  /** Puts a finished draft in place at once and forgets old programs; a worker that runs one of them is not disturbed. */
+  /** Puts a finished draft in place at once and deletes old programs; a worker that runs one of them is not disturbed. */
   publish(key: string): void {
     this.#programs.rename(this.#draftOf(key), key)
     const programs = this.#programs.list(PROGRAM_NAME).filter(({ stats }) => stats.isFile())
@@ -173,9 +168,13 @@ export class Workspace {
   }
 }
 
+/** @param length - hexadecimal digits */
+export function digestOf(text: string, length: number): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, length)
+}
+
 function toPlainName(text: string): string {
   if (PLAIN_NAME.test(text)) return text
-  const digest = createHash('sha256').update(text).digest('hex').slice(0, 8)
   const plain = text.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^-+|-+$/g, '')
-  return `${plain.slice(0, 50) || 'file'}-${digest}`
+  return `${plain.slice(0, 50) || 'file'}-${digestOf(text, 8)}`
 }

@@ -4,20 +4,13 @@
  */
 
 import { dirname, join, relative, sep } from 'node:path'
-import { namesIn } from '../files/own-folder.ts'
 import { type GatewayError, orNull } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
+import { namesIn } from '../files/own-folder.ts'
 import { BuildKey } from './build-cache.ts'
-import { FileCollector, findInside, type PackageChecks, toPackageBounds } from './file-packages.ts'
-import {
-  installError,
-  labelOf,
-  lineOfWord,
-  manifestError,
-  parseManifest,
-  readSmallFile,
-  showToken,
-} from './install-step.ts'
+import type { FilePackages } from './file-packages.ts'
+import { JsonManifest, readBeside, showToken, toObject } from './install-step.ts'
+import { installError } from './tool-failure.ts'
 
 export const COMPOSER_MANIFEST = 'composer.json'
 
@@ -39,16 +32,13 @@ const CONFIG_FIELDS = [
   ...['platform', 'platform-check', 'audit', 'sort-packages', 'bin-compat', 'autoloader-suffix', 'prepend-autoloader'],
   ...['optimize-autoloader', 'classmap-authoritative', 'apcu-autoloader'],
 ] as const
-/** Fields of names and version constraints. */
 const LINKS = ['require', 'require-dev', 'conflict', 'replace', 'provide'] as const
 const OBJECTS = [...LINKS, 'autoload', 'config'] as const
 
-/** True for the name of a package that a repository could have. */
 export function isComposerName(name: string): boolean {
   return name.length <= MAX_NAME_CHARS && NAME.test(name)
 }
 
-/** Where a manifest has its packages from. */
 interface ComposerSource {
   /** `off` says that the common repository is not asked; `address` is anything but files of this tree. */
   kind: 'path' | 'off' | 'address' | 'wrong'
@@ -58,38 +48,29 @@ interface ComposerSource {
   word: string
 }
 
-export class ComposerManifest {
-  /** Below the functions root, for messages. */
-  readonly label: string
-  readonly #text: string
-  readonly #json: Readonly<Record<string, unknown>>
-
+export class ComposerManifest extends JsonManifest {
   /** @throws GatewayError when it is not a JSON object, or names something that is not a package */
   constructor(text: string, label: string) {
-    this.label = label
-    this.#text = text
-    this.#json = parseManifest(text, label, 'require')
+    super(text, label, 'require')
     for (const field of OBJECTS) this.#checkObject(field)
     for (const field of LINKS) this.#checkLinks(field)
   }
 
   /** Packages that the function itself needs, as they are written. */
   get packages(): string[] {
-    return Object.keys(this.#objectOf('require')).filter(name => !PLATFORM.test(name))
+    return Object.keys(this.objectOf('require')).filter(name => !PLATFORM.test(name))
   }
 
-  /** True unless it asks for nothing: no package, no extension, no rule for classes. */
   get isAsking(): boolean {
-    return ['require', 'autoload'].some(field => Object.keys(this.#objectOf(field)).length > 0)
+    return ['require', 'autoload'].some(field => Object.keys(this.objectOf(field)).length > 0)
   }
 
-  /** False when the author wants no lock file. */
   get wantsLock(): boolean {
-    return this.#objectOf('config').lock !== false
+    return this.objectOf('config').lock !== false
   }
 
   get sources(): ComposerSource[] {
-    const { repositories } = this.#json
+    const { repositories } = this.json
     if (repositories === undefined) return []
     if (Array.isArray(repositories)) return repositories.map(value => this.#toSource(null, value))
     if (isObject(repositories)) return Object.entries(repositories).map(([name, value]) => this.#toSource(name, value))
@@ -98,8 +79,8 @@ export class ComposerManifest {
 
   /** Paths that are searched for classes while packages are installed. */
   get classPaths(): string[] {
-    const autoload = this.#objectOf('autoload')
-    const config = this.#objectOf('config')
+    const autoload = this.objectOf('autoload')
+    const config = this.objectOf('config')
     const isSearchingAll = config['optimize-autoloader'] === true || config['classmap-authoritative'] === true
     const rules = isSearchingAll ? ['classmap', 'psr-4', 'psr-0'] : ['classmap']
     return rules.flatMap(rule => textsIn(autoload[rule]))
@@ -107,67 +88,49 @@ export class ComposerManifest {
 
   /** The manifest that Composer gets. @param plugins - names of packages whose plugins may run */
   toStaged(plugins: readonly string[]): Record<string, unknown> {
-    const staged = pick(this.#json, FIELDS)
-    if (this.#json.repositories !== undefined) staged.repositories = withoutLinks(this.#json.repositories)
-    const allowed = [...plugins.map(name => [name, true] as const), ['*', false] as const]
-    const config = { ...pick(this.#objectOf('config'), CONFIG_FIELDS), 'allow-plugins': Object.fromEntries(allowed) }
-    return { ...staged, config }
-  }
-
-  /** Line of a word in quotes, from 1. */
-  lineOf(word: string): number {
-    return lineOfWord(this.#text, word)
-  }
-
-  /** A failure that names the line of a word. */
-  error(why: string, word: string, hint: string): GatewayError {
-    return manifestError({ text: this.#text, label: this.label }, `${this.label}: ${why}`, word, hint)
-  }
-
-  /** An empty object that PHP wrote is a list. */
-  #objectOf(field: string): Readonly<Record<string, unknown>> {
-    const value = this.#json[field]
-    return isObject(value) ? value : {}
+    const staged = pick(this.json, FIELDS)
+    if (staged.repositories !== undefined) staged.repositories = withoutLinks(staged.repositories)
+    const allowed = Object.fromEntries([...plugins.map(name => [name, true] as const), ['*', false] as const])
+    return { ...staged, config: { ...pick(this.objectOf('config'), CONFIG_FIELDS), 'allow-plugins': allowed } }
   }
 
   #checkObject(field: string): void {
-    const value = this.#json[field]
+    const value = this.json[field]
+    // An empty object that PHP wrote is a list.
     if (value === undefined || isObject(value) || (Array.isArray(value) && value.length === 0)) return
     throw this.error(`${field} must be an object, got ${showToken(value)}`, field, `write "${field}": { }`)
   }
 
-  #checkLinks(field: (typeof LINKS)[number]): void {
-    for (const [name, constraint] of Object.entries(this.#objectOf(field))) {
+  #checkLinks(field: string): void {
+    for (const [name, constraint] of Object.entries(this.objectOf(field))) {
       if (!isComposerName(name) && !PLATFORM.test(name)) {
         const hint = 'write vendor/package, php, or ext- and the name of an extension'
         throw this.error(`${field}: ${showToken(name)} is not a package name`, name, hint)
       }
-      if (typeof constraint === 'string' && isConstraint(constraint)) continue
+      const isText = typeof constraint === 'string' && !/\p{Cc}/u.test(constraint)
+      if (isText && constraint.length <= MAX_CONSTRAINT_CHARS) continue
       const why = `${field}: ${name} must be a version constraint as text, got ${showToken(constraint)}`
       throw this.error(why, name, 'write a constraint such as "^1.2"')
     }
   }
 
   #toSource(name: string | null, value: unknown): ComposerSource {
-    const wrong = (text: string, word = 'repositories'): ComposerSource => ({ kind: 'wrong', text, word })
+    const wrong = (text: string, word = name ?? 'repositories'): ComposerSource => ({ kind: 'wrong', text, word })
     if (value === false && name !== null) return { kind: 'off', text: name, word: name }
-    if (!isObject(value)) return wrong(`repositories: ${showToken(value)} is not a repository`, name ?? undefined)
+    if (!isObject(value)) return wrong(`repositories: ${showToken(value)} is not a repository`)
     const { type, url } = value
     if (type === undefined && Object.values(value).every(one => one === false)) {
       return { kind: 'off', text: Object.keys(value).join(), word: 'repositories' }
     }
-    if (typeof type !== 'string') return wrong(`repositories: ${showToken(value)} has no type`, name ?? undefined)
+    if (typeof type !== 'string') return wrong(`repositories: ${showToken(value)} has no type`)
     if (type === 'package') return { kind: 'address', text: 'a package described in the file', word: type }
     if (typeof url !== 'string') return wrong(`repositories: one of type ${showToken(type)} has no url`, type)
     return { kind: type === 'path' || type === 'artifact' ? 'path' : 'address', text: url, word: url }
   }
 }
 
-/** @returns null when the folder has none @throws GatewayError when it cannot be used */
-export function readComposerManifest(folder: string, folderLabel: string): ComposerManifest | null {
-  const label = labelOf({ label: folderLabel }, COMPOSER_MANIFEST)
-  const text = readSmallFile(join(folder, COMPOSER_MANIFEST), label)
-  return text === null ? null : new ComposerManifest(text, label)
+export function readComposerManifest(folder: string, label: string): ComposerManifest | null {
+  return readBeside(folder, label, COMPOSER_MANIFEST, (text, file) => new ComposerManifest(text, file))
 }
 
 /** Options that make a link of a package in a path are left out: it is copied, so that the set holds all it needs. */
@@ -178,20 +141,16 @@ function withoutLinks(repositories: unknown): unknown {
 }
 
 function withoutLink(repository: unknown): unknown {
-  if (!isObject(repository) || !isObject(repository.options) || repository.options.symlink !== true) return repository
-  const { symlink: _symlink, ...options } = repository.options
+  if (!isObject(repository) || toObject(repository.options).symlink !== true) return repository
+  const { symlink: _symlink, ...options } = toObject(repository.options)
   const { options: _options, ...rest } = repository
   return Object.keys(options).length === 0 ? rest : { ...rest, options }
-}
-
-function isConstraint(text: string): boolean {
-  return text.length <= MAX_CONSTRAINT_CHARS && !/\p{Cc}/u.test(text)
 }
 
 function textsIn(value: unknown): string[] {
   if (typeof value === 'string') return [value]
   if (Array.isArray(value)) return value.flatMap(textsIn)
-  return isObject(value) ? Object.values(value).flatMap(textsIn) : []
+  return Object.values(toObject(value)).flatMap(textsIn)
 }
 
 function pick(from: Readonly<Record<string, unknown>>, names: readonly string[]): Record<string, unknown> {
@@ -208,7 +167,6 @@ interface LockedPackage {
   fields: Readonly<Record<string, unknown>>
 }
 
-/** Where a package of a lock file comes from. */
 interface LockedSource {
   name: string
   /** `https` for the hosts that packages of packagist.org are fetched from; `address` for any other. */
@@ -217,22 +175,18 @@ interface LockedSource {
   url: string
 }
 
-/** `composer.lock` beside a function: its packages, and where they come from. */
 export class ComposerLock {
   readonly text: string
   /** Below the functions root, for messages. */
   readonly label: string
   readonly #json: Readonly<Record<string, unknown>>
 
-  /** @throws GatewayError when it is not a lock file */
   constructor(text: string, label: string) {
     this.text = text
     this.label = label
     const json: unknown = orNull(() => JSON.parse(text))
-    if (isObject(json) && Array.isArray(json.packages)) {
-      this.#json = json
-      return
-    }
+    this.#json = toObject(json)
+    if (Array.isArray(this.#json.packages)) return
     const why = json === null ? 'is not JSON' : 'is not a Composer 2 lock file'
     throw installError(`${label}: ${why}`, { file: label }, 'delete it, and it is made again from composer.json')
   }
@@ -244,9 +198,9 @@ export class ComposerLock {
 
   get sources(): LockedSource[] {
     return [...this.packages, ...packagesIn(this.#json['packages-dev'])].flatMap(({ name, fields }) =>
-      [fields.dist, fields.source].flatMap(place =>
-        isObject(place) && typeof place.url === 'string' ? { name, ...toPlace(place.type, place.url) } : [],
-      ),
+      [fields.dist, fields.source].map(toObject).flatMap(({ type, url }) => {
+        return typeof url === 'string' ? { name, kind: toKind(type, url), url } : []
+      }),
     )
   }
 
@@ -255,15 +209,12 @@ export class ComposerLock {
    * replacements are resolved again.
    */
   withoutStalePaths(isNamed: (url: string) => boolean): ComposerLock {
-    const stale = new Set(
-      this.sources.flatMap(({ name, kind, url }) => (kind === 'path' && !isNamed(url) ? [name] : [])),
+    const stale = this.sources.filter(({ kind, url }) => kind === 'path' && !isNamed(url)).map(({ name }) => name)
+    if (stale.length === 0) return this
+    return new ComposerLock(
+      this.#toText(({ name, fields }) => (stale.includes(name) ? [] : [fields])),
+      this.label,
     )
-    if (stale.size === 0) return this
-    const json = structuredClone(this.#json) as Record<string, unknown>
-    for (const field of ['packages', 'packages-dev']) {
-      json[field] = packagesIn(json[field]).flatMap(({ name, fields }) => (stale.has(name) ? [] : [fields]))
-    }
-    return new ComposerLock(`${JSON.stringify(json, null, 4)}\n`, this.label)
   }
 
   /** Version of a package, as its author writes it; null when it is not pinned. */
@@ -271,144 +222,126 @@ export class ComposerLock {
     return this.packages.find(one => one.name === name.toLowerCase())?.version ?? null
   }
 
-  /** Digest of all that it says. */
   get digest(): string {
     return new BuildKey().add('lock', JSON.stringify(this.#json)).toString()
   }
 
   /** The text that Composer gets: packages in paths are copied, whatever the lock file says of links. */
   toStaged(): string {
-    const json = structuredClone(this.#json) as Record<string, unknown>
+    return this.#toText(({ fields }) => {
+      const options = fields['transport-options']
+      if (!isObject(options)) return [fields]
+      const { symlink: _symlink, ...rest } = options
+      return [{ ...fields, 'transport-options': rest }]
+    })
+  }
+
+  #toText(change: (one: LockedPackage) => Readonly<Record<string, unknown>>[]): string {
+    const json = { ...this.#json }
     for (const field of ['packages', 'packages-dev']) {
-      for (const { fields } of packagesIn(json[field])) {
-        const options = fields['transport-options']
-        if (isObject(options)) delete options.symlink
-      }
+      const list = json[field]
+      if (Array.isArray(list)) json[field] = list.flatMap(entry => packagesIn([entry]).map(change)[0] ?? [entry])
     }
     return `${JSON.stringify(json, null, 4)}\n`
   }
 }
 
-/** @returns null when the folder has none */
-export function readComposerLock(folder: string, folderLabel: string): ComposerLock | null {
-  const label = labelOf({ label: folderLabel }, COMPOSER_LOCK)
-  const text = readSmallFile(join(folder, COMPOSER_LOCK), label)
-  return text === null ? null : new ComposerLock(text, label)
+export function readComposerLock(folder: string, label: string): ComposerLock | null {
+  return readBeside(folder, label, COMPOSER_LOCK, (text, file) => new ComposerLock(text, file))
 }
 
 function packagesIn(list: unknown): LockedPackage[] {
-  if (!Array.isArray(list)) return []
-  return list.flatMap(fields => {
-    if (!isObject(fields) || typeof fields.name !== 'string') return []
+  const found = Array.isArray(list) ? list.filter(isObject) : []
+  return found.flatMap(fields => {
     const { name, version, type } = fields
+    if (typeof name !== 'string') return []
     return { name: name.toLowerCase(), version: String(version ?? ''), type: String(type ?? 'library'), fields }
   })
 }
 
 /** Where packagist.org says that its packages are. */
 const PACKAGE_HOSTS: ReadonlySet<string> = new Set([
-  'api.github.com',
-  'codeload.github.com',
-  'github.com',
-  'gitlab.com',
-  'bitbucket.org',
-  'packagist.org',
-  'repo.packagist.org',
+  ...['api.github.com', 'codeload.github.com', 'github.com', 'gitlab.com', 'bitbucket.org'],
+  ...['packagist.org', 'repo.packagist.org'],
 ])
 
 /** Packages of the common repository name their repository too, by https; nothing else fetches from one. */
-function toPlace(type: unknown, url: string): Pick<LockedSource, 'kind' | 'url'> {
-  if (/^https:\/\//i.test(url)) return { kind: isPackageHost(url) ? 'https' : 'address', url }
+function toKind(type: unknown, url: string): LockedSource['kind'] {
+  if (/^https:\/\//i.test(url)) return isPackageHost(url) ? 'https' : 'address'
   const isAddress = /^[a-z][a-z0-9+.-]*:/i.test(url) || /^[^/]+@[^/]+:/.test(url)
   const isFile = type === 'path' || type === 'zip' || type === 'tar'
-  return { kind: isAddress || !isFile ? 'address' : 'path', url }
+  return isAddress || !isFile ? 'address' : 'path'
 }
 
 function isPackageHost(url: string): boolean {
-  const { hostname, port, username } = URL.canParse(url) ? new URL(url) : { hostname: '', port: '', username: '' }
+  if (!URL.canParse(url)) return false
+  const { hostname, port, username } = new URL(url)
   return port === '' && username === '' && PACKAGE_HOSTS.has(hostname)
 }
 
 // Files that Composer reads beside `composer.json`: packages in paths, and classes that it lists.
 
-const INSTALLED = 'vendor'
 /** Folders that one pattern may stand for. */
 const MAX_MATCHES = 1000
 const SOURCES_SETTING = 'FN_PHP_PACKAGE_SOURCES'
 
+type Fail = (why: string, hint: string) => GatewayError
+
 /**
  * Checks where a manifest and a lock file have their packages from.
- * @param folder - full path of the function's folder, below the root
- * @returns the files that their paths lead to
+ * @param packages - gets the files that their paths lead to
+ * @returns `packages`
  * @throws GatewayError naming the line of the manifest, or the lock file
  */
 export function checkComposerSources(
   manifest: ComposerManifest,
   lock: ComposerLock | null,
-  folder: string,
-  checks: PackageChecks,
-): FileCollector {
-  const { allowSources } = checks
-  const collector = new FileCollector(INSTALLED)
+  packages: FilePackages,
+): FilePackages {
+  const { allowSources } = packages
   for (const { kind, text, word } of manifest.sources) {
     if (kind === 'wrong') throw manifest.error(text, word, 'write { "type": "path", "url": "../package" }')
     if (kind === 'address' && !allowSources) {
       const why = `repositories: packages come from ${showToken(text)}, not from packagist.org`
       throw manifest.error(why, word, `take it out, or set ${SOURCES_SETTING}=1`)
     }
-    if (kind !== 'path') continue
-    const fail = (why: string, hint: string) => manifest.error(`repositories: ${why}`, word, hint)
-    addPath(collector, text, { ...checks, folder, fail })
+    const fail: Fail = (why, hint) => manifest.error(`repositories: ${why}`, word, hint)
+    if (kind === 'path') addPath(packages, text, fail)
   }
   for (const path of manifest.classPaths) {
-    const fail = (why: string, hint: string) => manifest.error(`autoload: ${why}`, path, hint)
+    const fail: Fail = (why, hint) => manifest.error(`autoload: ${why}`, path, hint)
     // Composer reports a missing folder itself.
-    addPath(collector, path, { ...checks, folder, fail, mayLack: true })
+    addPath(packages, path, fail, true)
   }
-  if (lock !== null) addLocked(collector, lock, { ...checks, folder })
-  return collector
-}
-
-function addLocked(collector: FileCollector, lock: ComposerLock, checks: PackageChecks & { folder: string }): void {
-  const fail = (why: string, hint: string) => installError(`${lock.label}: ${why}`, { file: lock.label }, hint)
-  for (const { name, kind, url } of lock.sources) {
-    if (kind === 'path') addPath(collector, url, { ...checks, fail })
-    if (kind !== 'address' || checks.allowSources) continue
+  for (const { name, kind, url } of lock?.sources ?? []) {
+    const file = lock!.label
+    const fail: Fail = (why, hint) => installError(`${file}: ${why}`, { file }, hint)
+    if (kind === 'path') addPath(packages, url, fail)
+    if (kind !== 'address' || allowSources) continue
     const why = `${name} comes from ${showToken(url)}, not from packagist.org`
     throw fail(why, `delete the lock file, or set ${SOURCES_SETTING}=1`)
   }
+  return packages
 }
 
-interface PathChecks extends PackageChecks {
-  folder: string
-  /** A path that leads nowhere is left out. */
-  mayLack?: boolean
-  fail(why: string, hint: string): Error
-}
-
-function addPath(
-  collector: FileCollector,
-  path: string,
-  { folder, mayLack = false, fail, ...checks }: PathChecks,
-): void {
-  const { bound, boundName } = toPackageBounds(checks, folder)
+function addPath(packages: FilePackages, path: string, fail: Fail, mayLack = false): void {
+  const { folder, root, bound, boundName } = packages
+  const shown = JSON.stringify(path)
   // Composer puts variables and the home in.
-  if (/^[/\\~]|[$%{}[\]\p{Cc}]|^[a-z]:/iu.test(path))
-    throw fail(
-      `${JSON.stringify(path)} is not a plain path`,
-      'write it as it leads there from composer.json, with * at most',
-    )
-  if (bound !== '' && climbsOut(path, folder, checks.root)) {
+  if (/^[/\\~]|[$%{}[\]\p{Cc}]|^[a-z]:/iu.test(path)) {
+    throw fail(`${shown} is not a plain path`, 'write it as it leads there from composer.json, with * at most')
+  }
+  if (bound !== '' && climbsOut(path, folder, root)) {
     const hint = `run composer install in the folder, move the package into ${boundName}, or set ${SOURCES_SETTING}=1`
-    throw fail(`${JSON.stringify(path)} is not in ${boundName}`, hint)
+    throw fail(`${shown} is not in ${boundName}`, hint)
   }
   const isPattern = /[*?]/.test(path)
   for (const place of expand(folder, path)) {
-    const target = place === bound ? bound : findInside(place, bound)
-    if (target === place) collector.add(target, why => fail(why, 'name a smaller folder'))
+    const target = place === bound ? bound : packages.find(place)
+    if (target === place) packages.add(target, why => fail(why, 'name a smaller folder'))
     else if (!isPattern && !(mayLack && target === null)) {
       const why = target === null ? `is not there, or leads out of ${boundName}` : 'leads over a link'
-      throw fail(`${JSON.stringify(path)} ${why}`, `name a folder in ${boundName}`)
+      throw fail(`${shown} ${why}`, `name a folder in ${boundName}`)
     }
   }
 }
@@ -424,7 +357,6 @@ function climbsOut(path: string, folder: string, root: string): boolean {
   return false
 }
 
-/** Full paths that a path with `*` and `?` stands for. */
 function expand(folder: string, path: string): string[] {
   let found = [folder]
   for (const part of path.split('/')) {

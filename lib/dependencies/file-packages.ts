@@ -14,25 +14,57 @@ import type { FileReader } from '../files/function-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { below, mapSome } from './build.ts'
 import { BuildKey } from './build-cache.ts'
+import { passingError } from './tool-failure.ts'
 
 /** Files and bytes of all packages that one function names by paths. */
 const MAX_FILES = 5000
 const MAX_BYTES = 64 * 1024 * 1024
-/** Folders without sources of the package. */
-const SKIPPED: readonly string[] = ['.git', '.svc', '.svc-deps']
+const SKIPPED = ['.git', '.svc', '.svc-deps']
 
-/** Collects the files of packages, each package once, up to a bound. */
-export class FileCollector {
-  /** Full paths of the files, all below the functions root. */
-  readonly files: string[] = []
-  readonly #skipped: ReadonlySet<string>
+export interface FilePackagesOptions {
+  functionsRoot: string
+  /** Reads files of functions that are kept apart by users; null: links are followed. */
+  readFile?: FileReader | null
+  /** Packages may come from repositories, addresses, and folders outside the functions root. */
+  allowSources: boolean
+}
+
+/** The packages that manifests of one folder name by paths, each once, up to a bound. */
+export class FilePackages {
+  /** Full paths without links: of the functions root, and of the folder below it. */
+  readonly root: string
+  readonly folder: string
+  readonly allowSources: boolean
+  /** Where packages in paths may be, full path without links; empty: everywhere; null: nowhere. */
+  readonly bound: string | null
+  readonly boundName: string
   /** Full real paths of the packages. */
   readonly targets = new Set<string>()
+  readonly files: string[] = []
+  readonly #label: string
+  readonly #read: FileReader | null
+  readonly #installed: string
   #bytes = 0
+  #digest = ''
 
-  /** @param installed - name of the folder of installed packages, which is not copied */
-  constructor(installed: string) {
-    this.#skipped = new Set([...SKIPPED, installed])
+  /** @param label - of the folder @param installed - name of the folder of installed packages, which is not copied */
+  constructor({ functionsRoot, readFile = null, allowSources }: FilePackagesOptions, label: string, installed: string) {
+    this.root = realpathSync(functionsRoot)
+    this.folder = join(this.root, label)
+    this.allowSources = allowSources
+    this.#label = label
+    this.#read = readFile
+    this.#installed = installed
+    // Functions that are kept apart by users have their own folder only.
+    const own = readFile === null ? null : realpathSync(this.folder)
+    this.bound = own === null ? (allowSources ? '' : this.root) : own === this.root ? null : own
+    this.boundName = own === null ? 'the functions root' : "the function's own folder (FN_ISOLATION=user)"
+  }
+
+  /** The real path of what is inside the bound; null for what is not, or is missing. */
+  find(path: string): string | null {
+    const real = orNull(() => realpathSync(path))
+    return this.bound !== null && real?.startsWith(this.bound + sep) === true ? real : null
   }
 
   /**
@@ -43,56 +75,59 @@ export class FileCollector {
   add(target: string, fail: (why: string) => Error): boolean {
     if (this.targets.has(target)) return false
     this.targets.add(target)
-    const found = filesOf(target, this.#skipped)
+    const found = filesOf(target, new Set([...SKIPPED, this.#installed]))
     this.#bytes += found.reduce((sum, file) => sum + statSync(file).size, 0)
     this.files.push(...found)
     if (this.files.length <= MAX_FILES && this.#bytes <= MAX_BYTES) return true
     throw fail(`more than ${MAX_FILES} files or ${MAX_BYTES / 1024 / 1024} MiB in packages named by paths`)
   }
+
+  /** Digest of the files and of the way to them: folders from where equal paths lead to equal files share a set. */
+  async digest(): Promise<string> {
+    this.#digest = await this.#each(async () => {})
+    return this.#digest
+  }
+
+  /**
+   * Copies the files below a draft.
+   * @returns the draft itself, or the folder in it from where paths of the manifest lead to copies
+   * @throws GatewayError when a file was saved since `digest`: a set is not filled with other files than those of its key
+   */
+  async stage(draft: OwnFolder): Promise<OwnFolder> {
+    if (this.files.length === 0) return draft
+    const tree = draft.below('tree')
+    const base = commonFolder([this.root, ...this.files.map(dirname)])
+    const names = relative(base, this.folder).split(sep)
+    const cwd = tree.below(...names.filter(name => name !== ''))
+    cwd.make()
+    const digest = await this.#each(async (file, content) => {
+      const copy = join(tree.path, relative(base, file))
+      await mkdir(dirname(copy), { recursive: true })
+      await writeFile(copy, content)
+      await chmod(copy, (await stat(file)).mode & 0o777)
+    })
+    if (digest === this.#digest) return cwd
+    throw passingError(`${this.#label}: a package in a path was changed while it was read; it is tried again`)
+  }
+
+  /** @param take - gets each file; a few are read at once, so that the gateway serves meanwhile. @returns their digest */
+  async #each(take: (file: string, content: Buffer) => Promise<void>): Promise<string> {
+    const key = new BuildKey()
+    const all = [...new Set(this.files)].sort()
+    const digests = await mapSome(all, async file => {
+      const content = this.#read === null ? await readFile(file) : this.#read(file)
+      await take(file, content)
+      return new BuildKey().add('content', content).toString()
+    })
+    for (const [at, file] of all.entries()) key.add(below(this.folder, file), digests[at]!)
+    return key.toString()
+  }
 }
 
-/** The reason why a set is not filled with files other than those of its key. */
-export const CHANGED_MEANWHILE = 'a package in a path was changed while it was read; it is tried again'
-
-interface PackagePlaces {
-  /** As of `digestFiles`. */
-  folder: string
-  /** Full path of the functions root without links. */
-  root: string
-  /** Reads files of functions that are kept apart by users. */
-  read?: FileReader | null
-}
-
-/** Where the tool works, and what was copied. */
-interface Staged {
-  /** The draft itself, or the folder in it from where paths of the manifest lead to copies. */
-  cwd: OwnFolder
-  /** As of `digestFiles`: another one when a file was saved meanwhile. */
-  digest: string
-}
-
-/** Copies the packages below a draft. */
-export async function stageFiles(
-  draft: OwnFolder,
-  packages: { files: readonly string[] },
-  { folder, root, read = null }: PackagePlaces,
-): Promise<Staged> {
-  if (packages.files.length === 0) return { cwd: draft, digest: await digestFiles(packages, folder, read) }
-  const tree = draft.below('tree')
-  const base = commonFolder([root, ...packages.files.map(dirname)])
-  const cwd = tree.below(
-    ...relative(base, folder)
-      .split(sep)
-      .filter(name => name !== ''),
-  )
-  cwd.make()
-  const digest = await digestFiles(packages, folder, read, async (file, content) => {
-    const copy = join(tree.path, relative(base, file))
-    await mkdir(dirname(copy), { recursive: true })
-    await writeFile(copy, content)
-    await chmod(copy, (await stat(file)).mode & 0o777)
-  })
-  return { cwd, digest }
+/** Brings what a tool left beside copies of packages to the draft. @param names - the folder of packages first, which is made when missing */
+export function unstage(cwd: OwnFolder, draft: OwnFolder, names: readonly string[]): void {
+  cwd.below(names[0]!).make()
+  if (cwd.path !== draft.path) for (const name of names) cwd.moveTo(name, draft, name)
 }
 
 /** From where the paths between the functions root and packages outside it lead downwards. */
@@ -111,60 +146,9 @@ export function readMade(folder: OwnFolder, name: string): string {
   return bytes.toString('utf8')
 }
 
-/**
- * Digest of what the packages hold and of the way to it: folders from where equal ways lead to equal files share a set.
- * @param folder - full path of the function's folder, below the real path of the root
- * @param take - gets each file, of which a few are read at once, so that the gateway serves meanwhile
- */
-export async function digestFiles(
-  { files }: { files: readonly string[] },
-  folder: string,
-  read: FileReader | null = null,
-  take: (file: string, content: Buffer) => Promise<void> = async () => {},
-): Promise<string> {
-  const key = new BuildKey()
-  const all = [...new Set(files)].sort()
-  const digests = await mapSome(all, async file => {
-    const content = read === null ? await readFile(file) : read(file)
-    await take(file, content)
-    return new BuildKey().add('content', content).toString()
-  })
-  for (const [i, file] of all.entries()) key.add(below(folder, file), digests[i]!)
-  return key.toString()
-}
-
-interface PackageBounds {
-  /** Full path without links; empty: everywhere; null: nowhere. */
-  bound: string | null
-  /** For messages. */
-  boundName: string
-}
-
-export interface PackageChecks extends Omit<PackagePlaces, 'folder'> {
-  /** Packages may come from repositories, addresses, and folders outside the functions root. */
-  allowSources: boolean
-}
-
-/**
- * Where packages in paths may be. Functions that are kept apart by users have their own folder only.
- * @param folder - full path of the function's folder
- */
-export function toPackageBounds({ root, read, allowSources }: PackageChecks, folder: string): PackageBounds {
-  if (!read) return { bound: allowSources ? '' : root, boundName: 'the functions root' }
-  const real = realpathSync(folder)
-  return { bound: real === root ? null : real, boundName: "the function's own folder (FN_ISOLATION=user)" }
-}
-
-/** The real path of what is inside a folder; null for what is not, or is not there. */
-export function findInside(path: string, bound: string | null): string | null {
-  const real = orNull(() => realpathSync(path))
-  return bound !== null && real?.startsWith(bound + sep) === true ? real : null
-}
-
 /** Regular files; links are left out, because they could lead anywhere. */
 function filesOf(target: string, skipped: ReadonlySet<string>): string[] {
-  const stats = lstatSync(target)
-  if (stats.isFile()) return [target]
+  if (lstatSync(target).isFile()) return [target]
   const found: string[] = []
   const folders = [target]
   for (const folder of folders) {

@@ -1,38 +1,37 @@
 /**
  * Go functions to programs. The user's folder stays as it is: the tool sees it through an overlay, in which the package
- * of the handler is `main`, files of other routes are gone and the worker's package is there.
+ * of the handler is `main`, files of other routes are missing and the worker's package is added.
  * Owner: §2.16, pages dependencies/resolve and runtimes/go.
  */
 
 import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { FileReader } from '../files/function-file.ts'
 import {
   below,
+  blankOut,
   type Builder,
   type BuildPlan,
-  type BuildTools,
-  compilerError,
-  type CompilerPlace,
+  filesBelow,
+  filesOfPackages,
+  GO_TEXT,
+  lineOf,
   readOptional,
   toFolderName,
   type Toolchain,
-  toOldError,
-  toolError,
   workerSources,
 } from './build.ts'
 import { BuildKey, Workspace } from './build-cache.ts'
-import { GoPackage, OWN_MODULE } from './go-package.ts'
-import type { ToolResult } from './run-tool.ts'
+import type { BuildTools, ToolResult } from './run-tool.ts'
+import { compilerError, sourceError, toOldError, toolError } from './tool-failure.ts'
 
 interface GoOptions {
   functionsRoot: string
   isPrivate: boolean
   /** Reads files of functions that are kept apart by users; null: links are followed. */
   readFile?: FileReader | null
-  /** Full path of the folder with the worker's package. */
   workerFolder: string
   timeoutMs: number
   concurrency: number
@@ -46,31 +45,29 @@ const RECIPE = 'go 3'
 const OLDEST_MINOR = 19
 const OLDEST_LANGUAGE = '1.18'
 const WORKER_PACKAGE = 'fngwruntime'
-/** The generated file that calls the worker's package with the handler. */
 const MAIN_FILE = 'fngw_main.go'
 
 export function createGoBuilder(options: GoOptions): Builder {
-  const worker = workerSources(options.workerFolder, name => name.endsWith('.go'))
+  const { concurrency, timeoutMs, workerFolder } = options
+  const worker = workerSources(workerFolder, name => name.endsWith('.go'))
   return {
     runtime: 'go',
-    concurrency: options.concurrency,
-    timeoutMs: options.timeoutMs,
+    concurrency,
+    timeoutMs,
     manifests: ['go.mod', 'go.sum'],
-    readVersion: (program, tools, cwd) => readVersion(program, tools, cwd, options.timeoutMs),
+    readVersion: async (command, tools) => {
+      const result = await tools.run({
+        command,
+        args: ['env', 'GOVERSION', 'GOOS', 'GOARCH', 'GOEXPERIMENT'],
+        cwd: '/',
+      })
+      if (result.code !== 0) throw toolError('go env', result, timeoutMs)
+      const [, version, minor] = /go(1\.(\d+)[\w.]*)/.exec(result.output) ?? []
+      if (Number(minor) < OLDEST_MINOR) throw toOldError(`go ${version}`, `1.${OLDEST_MINOR}`)
+      return result.output.trim()
+    },
     plan: (fn, toolchain) => new GoBuild(fn, options, worker()).plan(toolchain),
   }
-}
-
-async function readVersion(program: string, tools: BuildTools, cwd: string, timeoutMs: number): Promise<string> {
-  const result = await tools.run({
-    command: program,
-    args: ['env', 'GOVERSION', 'GOOS', 'GOARCH', 'GOEXPERIMENT'],
-    cwd,
-  })
-  if (result.code !== 0) throw toolError('go env', result, timeoutMs)
-  const version = /go(1\.(\d+)[\w.]*)/.exec(result.output)
-  if (version !== null && Number(version[2]) < OLDEST_MINOR) throw toOldError(`go ${version[1]}`, `1.${OLDEST_MINOR}`)
-  return result.output.trim()
 }
 
 class GoBuild {
@@ -79,6 +76,10 @@ class GoBuild {
   readonly #worker: ReadonlyMap<string, string>
   readonly #workspace: Workspace
   readonly #package: GoPackage
+  /** Texts of the user's `go.mod` and `go.sum`, and of the list of vendored modules; null where they are missing. */
+  readonly #mod: string | null
+  readonly #sum: string | null
+  readonly #vendor: string | null
 
   constructor(fn: FunctionVersion, options: GoOptions, worker: ReadonlyMap<string, string>) {
     this.#fn = fn
@@ -86,151 +87,116 @@ class GoBuild {
     this.#worker = worker
     this.#workspace = new Workspace(fn, '.go-build', options.isPrivate)
     this.#package = new GoPackage(fn, options.functionsRoot, options.readFile ?? undefined)
+    this.#mod = readOptional(join(fn.fnDir, 'go.mod'))
+    this.#sum = readOptional(join(fn.fnDir, 'go.sum'))
+    this.#vendor = readOptional(join(fn.fnDir, 'vendor', 'modules.txt'))
   }
 
   plan(toolchain: Toolchain): BuildPlan {
     const { members, symbol } = this.#package
-    const { fnDir } = this.#fn
-    const mod = readOptional(join(fnDir, 'go.mod'))
-    const sum = readOptional(join(fnDir, 'go.sum'))
     const key = new BuildKey()
       .add('recipe', RECIPE)
       .add('toolchain', toolchain.version)
       .add('cgo', String(this.#options.cgo))
       .add('symbol', symbol)
-      .add('go.mod', mod)
-      .add('go.sum', sum)
-      .add('vendor', readOptional(join(fnDir, 'vendor', 'modules.txt')))
+      .add('go.mod', this.#mod)
+      .add('go.sum', this.#sum)
+      .add('vendor', this.#vendor)
     for (const [name, text] of this.#worker) key.add(name, text)
     for (const { name, text } of members) key.add(name, text)
-    for (const path of this.#package.otherInputs(mod)) key.add(below(fnDir, path), readFileSync(path))
+    for (const path of this.#package.otherInputs(this.#mod)) key.add(below(this.#fn.fnDir, path), readFileSync(path))
     const id = key.toString()
-    return this.#workspace.plan(id, tools => this.#build(tools, toolchain, id, mod, sum))
+    return this.#workspace.plan(id, tools => this.#build(tools, toolchain, id))
   }
 
-  async #build(
-    tools: BuildTools,
-    toolchain: Toolchain,
-    key: string,
-    mod: string | null,
-    sum: string | null,
-  ): Promise<void> {
+  async #build(tools: BuildTools, { program, version }: Toolchain, key: string): Promise<void> {
     const workspace = this.#workspace
+    const mod = this.#mod
+    const cwd = this.#fn.fnDir
     workspace.prepare(tools.user ?? null)
-    const module = mod === null ? OWN_MODULE : (/^\s*module\s+"?([^\s"]+)/m.exec(mod)?.[1] ?? OWN_MODULE)
-    const modFile = workspace.write('go.mod', toModFile(mod, toolchain.version))
-    if (sum !== null) workspace.write('go.sum', sum)
+    const modFile = workspace.write('go.mod', toModFile(mod, version))
+    if (this.#sum !== null) workspace.write('go.sum', this.#sum)
     // A workspace file of the user's in a folder above is not the function's.
     const env = { GOWORK: 'off', CGO_ENABLED: this.#options.cgo ? '1' : '0' }
-    const cwd = this.#fn.fnDir
     // Asked in the function's folder: its go.mod may choose another toolchain.
-    const root = await tools.run({ command: toolchain.program, args: ['env', 'GOROOT'], cwd, env })
-    const replace = { ...this.#overlay(module, modFile), ...this.#standardLibrary(root.output.trim()) }
+    const root = await tools.run({ command: program, args: ['env', 'GOROOT'], cwd, env })
+    const replace = { ...this.#overlay(modFile), ...this.#standardLibrary(root.output.trim()) }
     const overlay = workspace.write('overlay.json', JSON.stringify({ Replace: replace }))
-    const output = workspace.draft(key)
-    const result = await tools.run({
-      command: toolchain.program,
-      args: [
-        'build',
-        '-trimpath',
-        '-buildvcs=false',
-        '-ldflags=-s -w',
-        `-modfile=${modFile}`,
-        `-overlay=${overlay}`,
-        ...(mod !== null && sum === null && readOptional(join(this.#fn.fnDir, 'vendor', 'modules.txt')) === null
-          ? ['-mod=mod']
-          : []),
-        '-o',
-        output,
-        toPackageArgument(below(this.#fn.fnDir, this.#package.folder)),
-      ],
-      cwd,
-      env,
-      owns: workspace.tools,
-    })
-    if (result.code !== 0) throw this.#toError(result, mod !== null)
+    const flags = ['-trimpath', '-buildvcs=false', '-ldflags=-s -w', `-modfile=${modFile}`, `-overlay=${overlay}`]
+    if (mod !== null && this.#sum === null && this.#vendor === null) flags.push('-mod=mod')
+    const folder = below(cwd, this.#package.folder)
+    const args = ['build', ...flags, '-o', workspace.draft(key), folder === '' ? '.' : `./${folder}`]
+    const result = await tools.run({ command: program, args, cwd, env, owns: workspace.tools })
+    if (result.code !== 0) throw this.#toError(result)
     await workspace.finish(key)
   }
 
   /** Replacements of files that the tool sees: by full path, '' for none. */
-  #overlay(module: string, modFile: string): Record<string, string> {
+  #overlay(modFile: string): Record<string, string> {
     const { folder, members, symbol } = this.#package
-    const replace: Record<string, string> = { [join(this.#fn.fnDir, 'go.mod')]: modFile }
+    const { fnDir } = this.#fn
+    const module = /^\s*module\s+"?([^\s"]+)/m.exec(this.#mod ?? '')?.[1] ?? OWN_MODULE
+    const replace: Record<string, string> = { [join(fnDir, 'go.mod')]: modFile }
     for (const name of readdirSync(folder)) {
       if (name.endsWith('.go')) replace[join(folder, name)] = ''
     }
-    members.forEach((member, at) => {
+    for (const [at, member] of members.entries()) {
       const copy = this.#workspace.write(`src/${at}.go`, this.#package.toMainPackage(member))
       replace[join(folder, `fngw_${at}.go`)] = copy
-    })
-    const lines = [
-      `//line ${join(folder, MAIN_FILE)}:1:1`,
-      'package main',
-      `import "${module}/${WORKER_PACKAGE}"`,
-      `func main() { ${WORKER_PACKAGE}.Serve(${symbol}) }`,
-    ]
-    replace[join(folder, MAIN_FILE)] = this.#workspace.write('src/main.go', `${lines.join('\n')}\n`)
+    }
+    const main = `//line ${join(folder, MAIN_FILE)}:1:1
+package main
+import "${module}/${WORKER_PACKAGE}"
+func main() { ${WORKER_PACKAGE}.Serve(${symbol}) }
+`
+    replace[join(folder, MAIN_FILE)] = this.#workspace.write('src/main.go', main)
     for (const name of this.#worker.keys())
-      replace[join(this.#fn.fnDir, WORKER_PACKAGE, name)] = join(this.#options.workerFolder, name)
+      replace[join(fnDir, WORKER_PACKAGE, name)] = join(this.#options.workerFolder, name)
     return replace
   }
 
   /**
-   * Package os with a look at the worker's variables before a file is written, the one place that all output of a goroutine
+   * Package os with a call of the worker's hooks before a file is written, the one place that all output of a goroutine
    * comes through, and before it ends the process. A toolchain that writes them differently builds as it is; see runtimes/go.10.
    */
   #standardLibrary(goRoot: string): Record<string, string> {
-    if (goRoot === '') return {}
-    const files: Record<string, string> = {}
-    const replace = (name: string, toWatched: (text: string) => string | null): boolean => {
-      const path = join(goRoot, 'src', 'os', name)
-      const text = readOptional(path)
-      const watched = text === null ? null : toWatched(text)
-      if (watched !== null) files[path] = this.#workspace.write(`src/os_${name}`, watched)
-      return watched !== null
-    }
+    const read = (name: string) => (goRoot === '' ? '' : (readOptional(join(goRoot, 'src', 'os', name)) ?? ''))
+    const file = toWatchedFile(read('file.go'))
+    if (file === null) return {}
+    const exit = toWatchedExit(read('proc.go'))
     // The variables are in the one file that may name them.
-    if (replace('file.go', toWatchedFile)) {
-      const isExitWatched = replace('proc.go', toWatchedExit)
-      if (isExitWatched) replace('file.go', text => `${toWatchedFile(text)}${EXIT_VARIABLE}`)
+    const watched = {
+      'file.go': exit === null ? file : `${file}${EXIT_VARIABLE}`,
+      ...(exit !== null && { 'proc.go': exit }),
     }
-    return files
+    const entries = Object.entries(watched).map(([name, text]) => {
+      return [join(goRoot, 'src', 'os', name), this.#workspace.write(`src/os_${name}`, text)]
+    })
+    return Object.fromEntries(entries)
   }
 
-  #toError(result: ToolResult, hasModule: boolean): GatewayError {
-    if (result.timedOut || result.problem !== null) return toolError('go build', result, this.#options.timeoutMs)
-    const lines: string[] = []
-    let first: CompilerPlace | null = null
-    for (const line of result.output.split('\n')) {
-      if (line.trim() === '' || line.startsWith('# ') || line.startsWith('go: downloading')) continue
-      if (line.includes(`${MAIN_FILE}:`)) return this.#package.signatureError()
-      const match = /^(?:\.\/)?([^\s:][^:]*\.go):(\d+)(?::(\d+))?: (.*)$/.exec(line)
-      if (match === null) {
-        lines.push(line)
-        continue
-      }
-      const [, path = '', lineText = '', column, message = ''] = match
-      const file = path.startsWith('/')
-        ? this.#shorten(path)
-        : below(this.#options.functionsRoot, join(this.#fn.fnDir, path))
-      first ??= { file, line: Number(lineText), column: column === undefined ? undefined : Number(column) }
-      lines.push(`${file}:${lineText}${column === undefined ? '' : `:${column}`}: ${message}`)
+  #toError(result: ToolResult): GatewayError {
+    const { functionsRoot, timeoutMs } = this.#options
+    const { folder, members } = this.#package
+    const isRun = !result.timedOut && result.problem === null
+    if (isRun && result.output.includes(`${MAIN_FILE}:`)) return this.#package.signatureError()
+    const compiler = {
+      action: 'go build',
+      timeoutMs,
+      functionsRoot,
+      cwd: this.#fn.fnDir,
+      pattern: /^(?:\.\/)?(?<path>[^\s:][^:]*\.go):(?<line>\d+)(?::(?<column>\d+))?: (?<message>.*)$/,
+      isShown: (line: string) => line.trim() !== '' && !/^(?:# |go: downloading)/.test(line),
+      sourceOf: (path: string) => members.find(({ name }) => join(folder, name) === path)?.text ?? null,
     }
+    const steps = this.#mod === null ? 'go mod init function && go mod tidy' : 'go mod tidy'
     const isModuleMissing = /no required module provides|missing go\.sum entry|is not in std/.test(result.output)
-    const where = toFolderName(this.#options.functionsRoot, this.#fn.fnDir)
-    const steps = hasModule ? 'go mod tidy' : 'go mod init function && go mod tidy'
-    const hint = isModuleMissing ? `run \`${steps}\` in ${where} and keep go.mod and go.sum` : undefined
-    const path = first === null ? null : join(this.#options.functionsRoot, first.file)
-    const source = this.#package.members.find(({ name }) => join(this.#package.folder, name) === path)?.text ?? null
-    return compilerError('go build', result, this.#options.timeoutMs, { lines, first, source }, hint)
-  }
-
-  #shorten(path: string): string {
-    return path.startsWith(`${this.#options.functionsRoot}/`) ? below(this.#options.functionsRoot, path) : path
+    const hint = `run \`${steps}\` in ${toFolderName(functionsRoot, this.#fn.fnDir)} and keep go.mod and go.sum`
+    return compilerError(result, compiler, isModuleMissing ? hint : undefined)
   }
 }
 
-/** The source of os.File with the look, null when its Write is not found. */
+/** The source of os.File with a call of the hook, null when its Write is not found. */
 function toWatchedFile(text: string): string | null {
   const head = /^func \((\w+) \*File\) Write\((\w+) \[\]byte\) \(\w+ int, \w+ error\) \{\n/m.exec(text)
   if (head === null || !/^import \($[^)]*"unsafe"/m.test(text)) return null
@@ -244,7 +210,7 @@ function toWatchedFile(text: string): string | null {
 /** Not nil: the worker sees that the process does not end without it. */
 const EXIT_VARIABLE = '\n//go:linkname fngwExit\nvar fngwExit = func() {}\n'
 
-/** The source of os.Exit with the look, null when it is not found. */
+/** The source of os.Exit with a call of the hook, null when it is not found. */
 function toWatchedExit(text: string): string | null {
   const head = /^func Exit\(\w+ int\) \{\n/m.exec(text)
   if (head === null) return null
@@ -260,6 +226,145 @@ function toModFile(mod: string | null, version: string): string {
   return Number(given[2]) >= 18 ? mod : mod.replace(given[0], `${given[1]}${OLDEST_LANGUAGE}`)
 }
 
-function toPackageArgument(folder: string): string {
-  return folder === '' ? '.' : `./${folder}`
+// The files of a handler's package and its callable, before the compiler sees them.
+
+/** Module of a function that brings no go.mod; its own sub-packages are imported as `handler/<folder>`. */
+export const OWN_MODULE = 'handler'
+/** Files that are handlers of a folder. Of two, one is the handler, and the other is not a helper either. */
+const ENTRY_NAMES: ReadonlySet<string> = new Set(['handler.go', 'main.go'])
+const SIGNATURE_HINT =
+  'write func handler(event map[string]any) map[string]any; an error as second result, a context.Context as first parameter and any instead of map[string]any are fine too'
+
+interface Member {
+  name: string
+  text: string
+  /** Comments and texts blanked out. */
+  code: string
+}
+
+export class GoPackage {
+  /** Full path of the handler file's folder; the module's folder is the function's. */
+  readonly folder: string
+  readonly members: readonly Member[]
+  readonly symbol: string
+  readonly #fn: FunctionVersion
+  readonly #functionsRoot: string
+  readonly #entry: Member
+
+  /** @throws GatewayError LOAD_FAILED when the handler file has no callable, or a file has what the worker brings */
+  constructor(fn: FunctionVersion, functionsRoot: string, read: FileReader = path => readFileSync(path)) {
+    this.#fn = fn
+    this.#functionsRoot = functionsRoot
+    this.folder = dirname(fn.entryPath)
+    const readMember = (name: string): Member => {
+      // A byte order mark may stand at the beginning of a file only, and a line is put before it.
+      const text = `${read(join(this.folder, name))}`.replace(/^\uFEFF/, '')
+      return { name, text, code: blankOut(text, GO_TEXT) }
+    }
+    this.#entry = readMember(basename(fn.entryPath))
+    const names = readdirSync(this.folder).filter(name => name !== this.#entry.name && isHelper(fn, name))
+    this.members = [this.#entry, ...names.sort().map(readMember)]
+    for (const member of this.members) this.#checkMain(member)
+    this.symbol = this.#findSymbol()
+  }
+
+  /**
+   * Full paths of sources of the module's other packages, of files that `//go:embed` names, and of modules in folders.
+   * @param mod - text of `go.mod`; null without one
+   */
+  otherInputs(mod: string | null): string[] {
+    const { fnDir } = this.#fn
+    const found = new Set(filesOfGoReplacements(fnDir, mod ?? ''))
+    if (mod !== null || this.members.some(({ text }) => text.includes(`"${OWN_MODULE}/`))) {
+      for (const path of filesBelow(fnDir, name => name.endsWith('.go'))) {
+        if (dirname(path) !== this.folder) found.add(path)
+      }
+    }
+    for (const { text } of this.members) {
+      for (const [, patterns] of text.matchAll(/^\/\/go:embed\s+(.+)$/gm)) {
+        for (const path of this.#embedded(patterns!)) found.add(path)
+      }
+    }
+    return [...found].sort()
+  }
+
+  /** The file as part of package main, with its own name and lines in every message. */
+  toMainPackage({ name, text, code }: Member): string {
+    const clause = /^([ \t]*package[ \t]+)([\p{L}_][\p{L}\p{N}_]*)/mu.exec(code)
+    const line = `//line ${join(this.folder, name)}:1:1\n`
+    if (clause === null) return line + text
+    const at = clause.index + clause[1]!.length
+    return `${line}${text.slice(0, at)}main${text.slice(at + clause[2]!.length)}`
+  }
+
+  /** For a message about the generated call: the cause is the handler's signature. */
+  signatureError(): GatewayError {
+    const { name, text, code } = this.#entry
+    const at = declarationOf(this.symbol).exec(code)?.index ?? 0
+    const place = this.#place(name, lineOf(code, at))
+    const found = /^[^{\n]*/.exec(text.slice(at))?.[0].trim()
+    const rule = `${this.symbol} must be func(map[string]any) map[string]any or one of its variants, got ${found}`
+    return sourceError(`build failed: ${place.file}:${place.line}: ${rule}`, { ...place, hint: SIGNATURE_HINT })
+  }
+
+  #checkMain({ name, code }: Member): void {
+    const main = /^func\s+main\s*\(/m.exec(code)
+    if (main === null) return
+    const place = this.#place(name, lineOf(code, main.index))
+    const hint = 'remove func main and keep func handler(event map[string]any) map[string]any'
+    const message = `${place.file}:${place.line}: func main must not be there: the gateway calls the handler`
+    throw sourceError(message, { ...place, hint })
+  }
+
+  #findSymbol(): string {
+    const { names } = this.#fn.callable
+    const symbol = names.find(name => declarationOf(name).test(this.#entry.code))
+    if (symbol !== undefined) return symbol
+    const place = this.#place(this.#entry.name, 1)
+    const message = `${place.file}: no package-level function ${names.join(' or ')}`
+    throw sourceError(message, { ...place, hint: SIGNATURE_HINT })
+  }
+
+  #embedded(patterns: string): string[] {
+    return [...patterns.matchAll(/["`]([^"`]+)["`]|(\S+)/g)].flatMap(([, quoted, plain]) => {
+      const parts = (quoted ?? plain ?? '').replace(/^all:/, '').split('/')
+      // Everything below the part without wildcards: more than needed never serves an old program.
+      const fixed = parts.findIndex(part => /[*?[\\]/.test(part))
+      const base = join(this.folder, ...parts.slice(0, fixed === -1 ? undefined : fixed))
+      try {
+        return filesBelow(base, () => true)
+      } catch {
+        return readOptional(base) === null ? [] : base
+      }
+    })
+  }
+
+  #place(name: string, line: number): { file: string; line: number } {
+    return { file: below(this.#functionsRoot, join(this.folder, name)), line }
+  }
+}
+
+/** `replace example.com/left => ../left`, alone or in a block; a path begins with a dot or a slash. */
+const GO_REPLACEMENT = /=>\s*("?)(\.{1,2}(?:\/[^\s"]*)?|\/[^\s"]+)\1/g
+
+/** Full paths of the files in folders that a `go.mod` puts in the place of modules. */
+export function filesOfGoReplacements(folder: string, mod: string): string[] {
+  const text = mod.replace(/\/\/.*$/gm, '')
+  return filesOfPackages([...text.matchAll(GO_REPLACEMENT)].map(([, , path]) => resolve(folder, path!)))
+}
+
+const METHOD_PREFIX = /^(?:get|post|put|patch|delete)(?:\.|$)/i
+
+/**
+ * True when a source file beside the handler belongs to it: `_` files always, plain files only in the folder of a
+ * function, where files with a method or a `[token]` in their name are separate routes.
+ */
+export function isHelper(fn: FunctionVersion, name: string): boolean {
+  if (name.startsWith('.') || !name.endsWith('.go') || name.endsWith('_test.go') || ENTRY_NAMES.has(name)) return false
+  const stem = name.slice(0, -'.go'.length)
+  return name.startsWith('_') || (fn.kind === 'function' && !METHOD_PREFIX.test(stem) && !stem.includes('['))
+}
+
+function declarationOf(name: string): RegExp {
+  return new RegExp(`^(?:func|var)\\s+${name}\\b`, 'm')
 }

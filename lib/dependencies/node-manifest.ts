@@ -3,42 +3,36 @@
  * Owner: page dependencies/node.
  */
 
-import { statSync } from 'node:fs'
+import { lstatSync } from 'node:fs'
 import { isBuiltin } from 'node:module'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { editJsonObject, findIndent, findJsonValue } from '../config/json-text.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
 import { BuildKey } from './build-cache.ts'
-import { labelOf, manifestError, parseManifest, readSmallFile, showToken } from './install-step.ts'
+import { below, hasFile, labelOf } from './build.ts'
+import type { FilePackages } from './file-packages.ts'
+import { JsonManifest, readBeside, showToken, toObject } from './install-step.ts'
 
 export const NODE_MANIFEST = 'package.json'
 /** Marks a manifest that the gateway made. */
 const GENERATED = 'Made from the imports of the function. Edit it freely: what stands here is kept.'
+/** Name of the package that is installed from: one for all functions, so that equal manifests share one set. */
+const STAGED_NAME = 'fngw-function'
+const INSTALLED = ['dependencies', 'optionalDependencies'] as const
+const INSTALLED_FIELDS = [...INSTALLED, 'peerDependencies'] as const
+/** Where a manifest declares a package. */
+export const DECLARING = [...INSTALLED_FIELDS, 'devDependencies'] as const
 /** Fields that decide about packages; nothing else of a manifest reaches the installer, its scripts least of all. */
 const FIELDS = [
-  'dependencies',
-  'devDependencies',
-  'optionalDependencies',
-  'peerDependencies',
-  'peerDependenciesMeta',
-  'overrides',
+  ...['dependencies', 'devDependencies', 'optionalDependencies', 'peerDependencies'],
+  ...['peerDependenciesMeta', 'overrides'],
 ] as const
-type Field = (typeof FIELDS)[number]
-/** Where a manifest declares a package. */
-export const DECLARING = ['dependencies', 'optionalDependencies', 'peerDependencies', 'devDependencies'] as const
-/** Fields whose packages npm installs for the function itself. */
-const INSTALLED = ['dependencies', 'optionalDependencies'] as const
-/** Names to ranges. */
-type Ranges = Readonly<Record<string, unknown>>
+const SOURCES_SETTING = 'FN_NODE_PACKAGE_SOURCES'
 
-/** A manifest that was read. */
-export class NodeManifest {
-  readonly #text: string
-  readonly #json: Record<string, unknown>
-  /** Below the functions root, for messages. */
-  readonly label: string
+type Ranges = Readonly<Record<string, string>>
 
+export class NodeManifest extends JsonManifest {
   readonly #omitted: ReadonlySet<string>
 
   /**
@@ -46,101 +40,84 @@ export class NodeManifest {
    * @throws GatewayError when it is not a JSON object, or a field has the wrong type
    */
   constructor(text: string, label: string, omitted: ReadonlySet<string> = new Set()) {
-    this.#text = text.replace(/^\uFEFF/, '')
-    this.label = label
+    super(text, label, 'dependencies')
     this.#omitted = omitted
-    this.#json = parseManifest(this.#text, label, 'dependencies')
     for (const field of FIELDS) {
-      const value = this.#json[field]
-      if (value !== undefined && !isObject(value)) {
-        const message = `${label}: ${field} must be an object of names and version ranges, got ${showToken(value)}`
-        throw this.error(message, field, 'write { "name": "^1.0.0" }')
-      }
+      const value = this.json[field]
+      if (value === undefined || isObject(value)) continue
+      const why = `${field} must be an object of names and version ranges, got ${showToken(value)}`
+      throw this.error(why, field, 'write { "name": "^1.0.0" }')
     }
   }
 
-  get name(): unknown {
-    return this.#json.name
-  }
-
-  /** Of `package-lock.json`'s first entry: what a lock repeats of the manifest beside the packages. */
-  get version(): unknown {
-    return this.#json.version
-  }
-
-  /** True for one that the gateway made. */
   get isGenerated(): boolean {
-    return this.#json.description === GENERATED
+    return this.json.description === GENERATED
   }
 
-  of(field: Field): Ranges {
-    const value = this.#json[field]
-    if (!isObject(value)) return {}
-    if (this.#omitted.size === 0) return value
-    return Object.fromEntries(Object.entries(value).filter(([name]) => !this.#omitted.has(name)))
+  of(field: string): Readonly<Record<string, unknown>> {
+    const entries = Object.entries(this.objectOf(field))
+    return Object.fromEntries(entries.filter(([name]) => !this.#omitted.has(name)))
   }
 
-  /** True for a package of any field, one for development too. */
-  declares(name: string): boolean {
-    return DECLARING.some(field => Object.hasOwn(this.of(field), name))
+  /** @param fields - default: all, for a package for development too */
+  declares(name: string, fields: readonly string[] = DECLARING): boolean {
+    return fields.some(field => Object.hasOwn(this.of(field), name))
   }
 
-  /** Names of packages that are installed. */
+  installs(name: string): boolean {
+    return this.declares(name, INSTALLED_FIELDS)
+  }
+
   get names(): string[] {
     return INSTALLED.flatMap(field => Object.keys(this.of(field)))
   }
 
   /** The manifest without packages that are there already. */
   without(names: ReadonlySet<string>): NodeManifest {
-    return names.size === 0 ? this : new NodeManifest(this.#text, this.label, names)
+    return names.size === 0 ? this : new NodeManifest(this.text, this.label, names)
   }
 
   /** The fields that decide about packages, with further packages to install. */
-  toStaged(more: Readonly<Record<string, string>> = {}): Record<string, unknown> {
-    const staged: Record<string, unknown> = { name: STAGED_NAME, private: true }
-    for (const field of FIELDS) if (Object.keys(this.of(field)).length > 0) staged[field] = this.of(field)
+  toStaged(more: Ranges = {}): Record<string, unknown> {
+    const staged: Record<string, unknown> = { name: STAGED_NAME, private: true, ...this.filled(FIELDS) }
     if (Object.keys(more).length > 0) staged.dependencies = { ...this.of('dependencies'), ...more }
     return staged
   }
 
-  /** The text with more dependencies: what is there keeps its order, indentation and line ends. */
-  append(more: Readonly<Record<string, string>>): string {
-    const indent = findIndent(this.#text)
-    const before = findJsonValue(this.#text, 'dependencies')
-    const entries = Object.entries(more).map(([name, range]) => [name, JSON.stringify(range)] as const)
-    const dependencies = editJsonObject(before, new Map(entries), indent, 1)
-    const isWindows = before === null && this.#text.includes('\r\n')
-    const value = isWindows ? dependencies.replaceAll('\n', '\r\n') : dependencies
-    const end = /\s*$/.exec(this.#text)?.[0] ?? ''
-    return editJsonObject(this.#text, new Map([['dependencies', value]]), indent) + end
+  filled(fields: readonly string[]): Record<string, unknown> {
+    const filled = fields.map(field => [field, this.of(field)] as const)
+    return Object.fromEntries(filled.filter(([, ranges]) => Object.keys(ranges).length > 0))
   }
 
-  /** A failure that names the line of a word of the manifest. */
-  error(message: string, word: string, hint: string): GatewayError {
-    return manifestError({ text: this.#text, label: this.label }, message, word, hint)
+  /** The text with more dependencies: what is there keeps its order, indentation and line ends. */
+  append(more: Ranges): string {
+    const indent = findIndent(this.text)
+    const before = findJsonValue(this.text, 'dependencies')
+    const entries = Object.entries(more).map(([name, range]) => [name, JSON.stringify(range)] as const)
+    const dependencies = editJsonObject(before, new Map(entries), indent, 1)
+    const isWindows = before === null && this.text.includes('\r\n')
+    const value = isWindows ? dependencies.replaceAll('\n', '\r\n') : dependencies
+    const end = /\s*$/.exec(this.text)?.[0] ?? ''
+    return editJsonObject(this.text, new Map([['dependencies', value]]), indent) + end
   }
 }
 
-/** Name of the package that is installed from: one for all functions, so that equal manifests share one set. */
-const STAGED_NAME = 'fngw-function'
-
-/** @returns null when the folder has none @throws GatewayError when it cannot be used */
-export function readNodeManifest(folder: string, folderLabel: string): NodeManifest | null {
-  const label = labelOf({ label: folderLabel }, NODE_MANIFEST)
-  const text = readSmallFile(join(folder, NODE_MANIFEST), label)
-  return text === null ? null : new NodeManifest(text, label)
+export function readNodeManifest(folder: string, label: string): NodeManifest | null {
+  return readBeside(folder, label, NODE_MANIFEST, (text, file) => new NodeManifest(text, file))
 }
 
 /** A manifest for a function without one. @param slug - from the function's name */
-export function makeNodeManifest(slug: string, ranges: Readonly<Record<string, string>>): string {
+export function makeNodeManifest(slug: string, ranges: Ranges): string {
   const name = `fn-${slug.toLowerCase().replace(/[^a-z0-9]+/g, '-')}`.replace(/-+$/, '').slice(0, 100)
-  const json = { name, version: '1.0.0', private: true, description: GENERATED, dependencies: ranges }
+  return toText({ name, version: '1.0.0', private: true, description: GENERATED, dependencies: ranges })
+}
+
+function toText(json: object): string {
   return `${JSON.stringify(json, null, 2)}\n`
 }
 
 // Names in imports and manifests: packages of the registry, and nothing that reads as an option, path or address.
 
-/** Longest name the registry takes. */
 const MAX_NAME_CHARS = 214
 /** Begins with a letter or digit: never an option, a hidden file or a way upwards. Old names have capitals. */
 const NAME = /^(?:@[A-Za-z0-9][A-Za-z0-9._~-]*\/)?[A-Za-z0-9][A-Za-z0-9._~-]*$/
@@ -150,7 +127,6 @@ const RANGE = /^[\w.+*^~<>=| -]*$/
 const MAX_RANGE_CHARS = 256
 const SCHEME = /^[a-z][a-z0-9+.-]*:/i
 
-/** True for the name of a package that the registry could have. */
 export function isPackageName(name: string): boolean {
   return name.length <= MAX_NAME_CHARS && NAME.test(name) && !RESERVED.has(name.toLowerCase())
 }
@@ -163,7 +139,6 @@ type ImportTarget =
   /** Nothing that npm could install. */
   | { kind: 'unresolved' }
 
-/** @param specifier - the text between the quotes of an import */
 export function toImportTarget(specifier: string): ImportTarget {
   // `@/x` and `~/x` are what a tsconfig.json makes of them.
   if (/^\.\.?(?:\/|$)|^\/|^#|^[@~]\//.test(specifier) || /^[A-Za-z]:[\\/]/.test(specifier)) return { kind: 'none' }
@@ -185,27 +160,22 @@ type PackageSource =
   | { kind: 'foreign'; why: string }
   | { kind: 'wrong'; why: string }
 
-/** @param spec - the value beside the name in `dependencies` */
 export function toPackageSource(name: string, spec: unknown): PackageSource {
-  if (!isPackageName(name)) {
-    return { kind: 'wrong', why: `${showToken(name)} is not a package name` }
-  }
-  if (typeof spec !== 'string')
-    return { kind: 'wrong', why: `${name} must be a version range as text, got ${showToken(spec)}` }
+  const wrong = (why: string): PackageSource => ({ kind: 'wrong', why })
+  if (!isPackageName(name)) return wrong(`${showToken(name)} is not a package name`)
+  if (typeof spec !== 'string') return wrong(`${name} must be a version range as text, got ${showToken(spec)}`)
   const text = spec.trim()
-  const wrong = (): PackageSource => ({ kind: 'wrong', why: `${name}: ${showToken(text)} is not a version range` })
-  if (text.length > MAX_RANGE_CHARS && !text.startsWith('file:')) return wrong()
-  if (RANGE.test(text)) return text.startsWith('-') ? wrong() : { kind: 'registry' }
+  const notRange = `${name}: ${showToken(text)} is not a version range`
   if (text.startsWith('file:')) return { kind: 'file', path: text.slice('file:'.length) }
-  if (text.startsWith('npm:')) return isAlias(text.slice('npm:'.length)) ? { kind: 'registry' } : wrong()
+  if (text.length > MAX_RANGE_CHARS) return wrong(notRange)
+  if (RANGE.test(text)) return text.startsWith('-') ? wrong(notRange) : { kind: 'registry' }
+  if (text.startsWith('npm:')) return isAlias(text.slice('npm:'.length)) ? { kind: 'registry' } : wrong(notRange)
   if (/^(?:workspace|catalog|link|portal|patch):/.test(text)) {
-    const why = `${name}: ${showToken(spec)} is understood by other package managers than npm`
-    return { kind: 'foreign', why }
+    return { kind: 'foreign', why: `${name}: ${showToken(spec)} is understood by other package managers than npm` }
   }
   if (/^\.{0,2}\//.test(text)) return { kind: 'file', path: text }
-  if (SCHEME.test(text) || /^[\w.-]+@[\w.-]+:/.test(text) || /^[\w.-]+\/[\w.-]+(?:#.*)?$/.test(text))
-    return { kind: 'address' }
-  return wrong()
+  const isAddress = SCHEME.test(text) || /^[\w.-]+@[\w.-]+:/.test(text) || /^[\w.-]+\/[\w.-]+(?:#.*)?$/.test(text)
+  return isAddress ? { kind: 'address' } : wrong(notRange)
 }
 
 /** `lodash@^4`: the package that another name stands for. */
@@ -215,34 +185,111 @@ function isAlias(text: string): boolean {
   return isPackageName(name) && RANGE.test(at === -1 ? '' : text.slice(at + 1))
 }
 
+// Sources of a manifest and of the packages that it names by paths (`file:../lib`): each one is checked.
+
+/**
+ * Checks every name and source of a manifest, and of the packages it names by paths.
+ * @param packages - gets these packages
+ * @throws GatewayError naming the line of the manifest
+ */
+export function checkSources(manifest: NodeManifest, packages: FilePackages): void {
+  const { allowSources, boundName, root } = packages
+  const queue = [{ manifest, folder: packages.folder }]
+  for (const at of queue) {
+    for (const { name, path } of pathsOf(at.manifest, allowSources)) {
+      const target = packages.find(resolve(at.folder, path))
+      if (target === null) {
+        const hint = `run npm install in the workspace it belongs to, move the package into ${boundName}, or set ${SOURCES_SETTING}=1`
+        throw at.manifest.error(`${name}: file:${path} is not in ${boundName}`, name, hint)
+      }
+      if (!packages.add(target, why => at.manifest.error(why, name, 'name a smaller folder'))) continue
+      // The dependencies of an archive are checked in the lock file that the install leaves. A link is not copied with its package.
+      const file = join(target, NODE_MANIFEST)
+      if (lstatSync(target).isFile() || lstatSync(file, { throwIfNoEntry: false })?.isFile() !== true) continue
+      queue.push({ manifest: readNodeManifest(target, below(root, target) || '.')!, folder: target })
+    }
+  }
+}
+
+function pathsOf(manifest: NodeManifest, allowSources: boolean): { name: string; path: string }[] {
+  checkUninstalled(manifest, allowSources)
+  return INSTALLED_FIELDS.flatMap(field =>
+    Object.entries(manifest.of(field)).flatMap(([name, spec]) => {
+      const source = toPackageSource(name, spec)
+      if (source.kind === 'file') return { name, path: source.path }
+      if (source.kind === 'foreign') {
+        const hint = 'run its install in the workspace: what is in node_modules there is used'
+        throw manifest.error(`${field}: ${source.why}`, name, hint)
+      }
+      if (source.kind === 'wrong')
+        throw manifest.error(`${field}: ${source.why}`, name, 'write a range such as "^1.2.3"')
+      if (source.kind === 'address' && !allowSources) throw addressError(manifest, field, name, spec)
+      return []
+    }),
+  )
+}
+
+/** npm resolves the packages of these fields too, and may install what an override names. */
+function checkUninstalled(manifest: NodeManifest, allowSources: boolean): void {
+  for (const [name, spec] of Object.entries(manifest.of('devDependencies'))) {
+    const isAddress = toPackageSource(name, spec).kind === 'address'
+    if (isAddress && !allowSources) throw addressError(manifest, 'devDependencies', name, spec)
+  }
+  for (const [name, spec] of overridesIn(manifest.of('overrides'))) {
+    const { kind } = toPackageSource('x', spec)
+    if (kind === 'file' || (kind === 'address' && !allowSources)) throw addressError(manifest, 'overrides', name, spec)
+  }
+}
+
+/** Names and versions at every depth. `$name` stands for the version in `dependencies`. */
+function overridesIn(value: object): [name: string, spec: string][] {
+  return Object.entries(value).flatMap(([name, spec]): [string, string][] => {
+    if (typeof spec === 'string') return spec.startsWith('$') ? [] : [[name, spec]]
+    return isObject(spec) ? overridesIn(spec) : []
+  })
+}
+
+function addressError(manifest: NodeManifest, field: string, name: string, spec: unknown): GatewayError {
+  const why = `${field}: ${name} comes from ${showToken(spec)}, not from the registry`
+  return manifest.error(why, name, `name a version, or set ${SOURCES_SETTING}=1`)
+}
+
 // Lock files beside a function: which one is used, its format, and the versions that it pins.
 
 /** The lock files of npm; it reads the first one that is there. */
 export const NODE_LOCKS = ['npm-shrinkwrap.json', 'package-lock.json'] as const
 export const NODE_LOCK = 'package-lock.json'
 /** Lock files of other package managers: not read, with a warning. */
-const FOREIGN_LOCKS: ReadonlyMap<string, string> = new Map([
-  ['pnpm-lock.yaml', 'pnpm'],
-  ['yarn.lock', 'yarn'],
-  ['bun.lock', 'bun'],
-  ['bun.lockb', 'bun'],
-])
+const FOREIGN_LOCKS = { 'pnpm-lock.yaml': 'pnpm', 'yarn.lock': 'yarn', 'bun.lock': 'bun', 'bun.lockb': 'bun' }
 /** The path of a lock's package below the folder of the manifest. */
 const PACKAGE_PATH = /(?:^|\/)node_modules\/((?:@[^/]+\/)?[^/]+)$/
+/** Fields of a package in a lock file that name others; `requires` before npm 7. */
+const NAMING_FIELDS = [...INSTALLED_FIELDS, 'requires'] as const
+
+type Fields = Readonly<Record<string, unknown>>
 
 interface LockedPackage {
-  /** `node_modules/a/node_modules/b`. */
   path: string
   name: string
-  fields: Readonly<Record<string, unknown>>
+  fields: Fields
 }
+
+/** A package of a lock file that is not a version of a registry. */
+interface LockedSource {
+  name: string
+  text: string
+  /** Path from the folder of the lock file; null for an address. */
+  path: string | null
+}
+
+/** A lock file that npm could not read. */
+class LockProblem extends Error {}
 
 export class NodeLock {
   readonly fileName: string
   readonly text: string
-  readonly #json: Readonly<Record<string, unknown>>
+  readonly #json: Fields
 
-  /** @throws Error that names the file when npm could not read it */
   constructor(fileName: string, text: string, label: string) {
     this.fileName = fileName
     this.text = text
@@ -250,22 +297,22 @@ export class NodeLock {
     try {
       json = JSON.parse(text)
     } catch {
-      throw new Error(`${label}: not valid JSON`)
+      throw new LockProblem(`${label}: not valid JSON`)
     }
-    if (!isObject(json)) throw new Error(`${label}: must be a JSON object`)
+    if (!isObject(json)) throw new LockProblem(`${label}: must be a JSON object`)
     const problem = findProblem('packages', json.packages) ?? findProblem('dependencies', json.dependencies)
-    if (problem !== null) throw new Error(`${label}: ${problem}`)
+    if (problem !== null) throw new LockProblem(`${label}: ${problem}`)
     this.#json = json
   }
 
   /** The manifest's own entry. */
-  get #root(): Readonly<Record<string, unknown>> {
-    return asObject(asObject(this.#json.packages)[''])
+  get #root(): Fields {
+    return toObject(toObject(this.#json.packages)[''])
   }
 
   /** All but the manifest's own entry; none of a lock in the format before npm 7. */
   get packages(): LockedPackage[] {
-    return Object.entries(asObject(this.#json.packages)).flatMap(([path, fields]) => {
+    return Object.entries(toObject(this.#json.packages)).flatMap(([path, fields]) => {
       const name = PACKAGE_PATH.exec(path)?.[1]
       return name !== undefined && isObject(fields) ? { path, name, fields } : []
     })
@@ -274,7 +321,7 @@ export class NodeLock {
   /** True when it was made from this manifest, as `npm ci` requires. */
   isOf(manifest: NodeManifest): boolean {
     return INSTALLED.every(field => {
-      const own = asObject(this.#root[field])
+      const own = toObject(this.#root[field])
       const ranges = manifest.of(field)
       const names = Object.keys(own)
       return names.length === Object.keys(ranges).length && names.every(name => own[name] === ranges[name])
@@ -284,7 +331,7 @@ export class NodeLock {
   /** True for a name that the manifest had when the file was written, and for every name in the format before npm 7. */
   isDeclaring(name: string): boolean {
     if (!isObject(this.#json.packages)) return true
-    return NAMING_FIELDS.some(field => Object.hasOwn(asObject(this.#root[field]), name))
+    return NAMING_FIELDS.some(field => Object.hasOwn(toObject(this.#root[field]), name))
   }
 
   /**
@@ -292,23 +339,23 @@ export class NodeLock {
    * Their replacements are resolved again.
    */
   withoutStalePaths(manifest: NodeManifest | null): NodeLock {
-    const json = structuredClone(this.#json)
-    const packages = asObject(json.packages)
-    const stale = NAMING_FIELDS.flatMap(field =>
-      Object.entries(asObject(this.#root[field])).flatMap(([name, spec]) => {
-        const isPath = toPackageSource(name, spec).kind === 'file'
-        return isPath && !DECLARING.some(own => manifest?.of(own)[name] === spec) ? [`node_modules/${name}`] : []
-      }),
-    )
+    const entries = NAMING_FIELDS.flatMap(field => Object.entries(toObject(this.#root[field])))
+    const stale = entries.filter(([name, spec]) => {
+      const isNamed = DECLARING.some(field => manifest?.of(field)[name] === spec)
+      return !isNamed && toPackageSource(name, spec).kind === 'file'
+    })
     if (stale.length === 0) return this
-    for (const path of stale) {
-      const entry = packages[path]
-      const places = [path, ...(isObject(entry) && entry.link === true ? [String(entry.resolved)] : [])]
+    const json = structuredClone(this.#json)
+    const packages = toObject(json.packages) as Record<string, unknown>
+    for (const [name] of stale) {
+      const path = `node_modules/${name}`
+      const { link, resolved } = toObject(packages[path])
+      const places = link === true ? [path, String(resolved)] : [path]
       for (const key of Object.keys(packages)) {
         if (places.some(place => key === place || key.startsWith(`${place}/node_modules/`))) delete packages[key]
       }
     }
-    return new NodeLock(this.fileName, `${JSON.stringify(json, null, 2)}\n`, this.fileName)
+    return new NodeLock(this.fileName, toText(json), this.fileName)
   }
 
   /** Version of a package right in `node_modules`. */
@@ -322,11 +369,13 @@ export class NodeLock {
     return entriesOf(this.#json).flatMap(({ name, fields }) => {
       const { resolved, version, link } = fields
       const isTarball = typeof resolved === 'string' && /^https?:/i.test(resolved) && link !== true
+      const isRange = version === undefined || toPackageSource('x', version).kind === 'registry'
+      // npm fetches what the file lacks from where the package that needs it says.
+      const specs = NAMING_FIELDS.flatMap(field => Object.values(toObject(fields[field])))
       const texts = [
         ...(isTarball || resolved === undefined ? [] : [resolved]),
-        ...(isRange(version) ? [] : [version]),
-        // npm fetches what the file lacks from where the package that needs it says.
-        ...NAMING_FIELDS.flatMap(field => Object.values(asObject(fields[field]))).filter(isAddress),
+        ...(isRange ? [] : [version]),
+        ...specs.filter(spec => toPackageSource('x', spec).kind === 'address'),
       ]
       return texts.map(text => ({ name, text: String(text), path: toPath(String(text), link === true) }))
     })
@@ -341,7 +390,7 @@ export class NodeLock {
     for (const { fields } of entriesOf(json)) {
       if (typeof fields.resolved === 'string' && /^https?:/i.test(fields.resolved)) delete fields.resolved
     }
-    return `${JSON.stringify(json, null, 2)}\n`
+    return toText(json)
   }
 
   /** Digest of all that it pins, whatever the manifest around it is called. */
@@ -354,45 +403,24 @@ export class NodeLock {
   /** The text as npm writes it beside a manifest, with the manifest's name, version and dependencies. */
   toTextFor(manifest: NodeManifest): string {
     const { name: _name, version: _version, packages, ...rest } = this.#json
-    const { '': _root, ...others } = asObject(packages)
+    const { '': _root, ...others } = toObject(packages)
     const { name: _own, version: _old, ...fields } = this.#root
-    const title = {
-      ...(typeof manifest.name === 'string' && { name: manifest.name }),
-      ...(typeof manifest.version === 'string' && { version: manifest.version }),
-    }
-    const named: Record<string, unknown> = {}
-    for (const field of INSTALLED) if (Object.keys(manifest.of(field)).length > 0) named[field] = manifest.of(field)
-    const json = { ...title, ...rest, packages: { '': { ...title, ...fields, ...named }, ...others } }
-    return `${JSON.stringify(json, null, 2)}\n`
+    const { name, version } = manifest.json
+    const title = { ...(typeof name === 'string' && { name }), ...(typeof version === 'string' && { version }) }
+    const own = { ...title, ...fields, ...manifest.filled(INSTALLED) }
+    return toText({ ...title, ...rest, packages: { '': own, ...others } })
   }
 }
 
-function asObject(value: unknown): Record<string, unknown> {
-  return isObject(value) ? value : {}
-}
-
-/** Fields of a package in a lock file that name others; `requires` before npm 7. */
-const NAMING_FIELDS = ['dependencies', 'optionalDependencies', 'peerDependencies', 'requires'] as const
-
-/** A package of a lock file that is not a version of a registry. */
-interface LockedSource {
-  name: string
-  /** As it is written. */
-  text: string
-  /** Path from the folder of the lock file; null for an address. */
-  path: string | null
-}
-
 /** Packages of every format: those of npm 7 by path, those before it inside each other. */
-function entriesOf(json: Readonly<Record<string, unknown>>): { name: string; fields: Record<string, unknown> }[] {
-  const { packages } = json
+function entriesOf(json: Fields): { name: string; fields: Record<string, unknown> }[] {
+  const { packages, dependencies } = json
   if (isObject(packages)) {
     return Object.entries(packages).flatMap(([path, fields]) =>
       path !== '' && isObject(fields) ? { name: PACKAGE_PATH.exec(path)?.[1] ?? path, fields } : [],
     )
   }
-  if (!isObject(json.dependencies)) return []
-  return Object.entries(json.dependencies).flatMap(([name, fields]) =>
+  return Object.entries(toObject(dependencies)).flatMap(([name, fields]) =>
     isObject(fields) ? [{ name, fields }, ...entriesOf({ dependencies: fields.dependencies })] : [],
   )
 }
@@ -409,21 +437,12 @@ function findProblem(at: string, entries: unknown): string | null {
     const isVersion =
       version === undefined || name === '' || (typeof version === 'string' && /^\d+\.\d+\.\d+|[:/]/.test(version))
     if (!isVersion) return `${path}.version must be a version`
-    const isFlat = at === 'packages'
-    if (isFlat && dependencies !== undefined && !isObject(dependencies)) return `${path}.dependencies must be an object`
-    const nested = isFlat ? null : findProblem(`${path}.dependencies`, dependencies)
+    // In `packages` they are names and ranges, before npm 7 packages.
+    const isRanges = at === 'packages' && isObject(dependencies)
+    const nested = isRanges ? null : findProblem(`${path}.dependencies`, dependencies)
     if (nested !== null) return nested
   }
   return null
-}
-
-/** A version, or a version of another package: `npm:other@1.0.0`. */
-function isRange(version: unknown): boolean {
-  return version === undefined || toPackageSource('x', version).kind === 'registry'
-}
-
-function isAddress(spec: unknown): boolean {
-  return toPackageSource('x', spec).kind === 'address'
 }
 
 function toPath(text: string, isLink: boolean): string | null {
@@ -432,35 +451,26 @@ function toPath(text: string, isLink: boolean): string | null {
 }
 
 /**
- * The lock file of a folder, null when it has none of npm's.
- * @returns `problem` - why one that is there cannot be used (§2.16.4: ordinary install)
+ * The lock file of a folder, null when it has none of npm's that can be used.
+ * @returns `note` - a warning about one that is there and not used (§2.16.4: ordinary install)
  */
-export function readNodeLock(folder: string, folderLabel: string): { lock: NodeLock | null; problem: string | null } {
+export function readNodeLock(folder: string, label: string): { lock: NodeLock | null; note: string | null } {
   for (const name of NODE_LOCKS) {
-    const label = labelOf({ label: folderLabel }, name)
-    const text = readSmallFile(join(folder, name), label)
-    if (text === null) continue
     try {
-      return { lock: new NodeLock(name, text, label), problem: null }
+      const lock = readBeside(folder, label, name, (text, file) => new NodeLock(name, text, file))
+      if (lock !== null) return { lock, note: null }
     } catch (error) {
-      const problem = `${(error as Error).message}; packages are installed from package.json instead, and versions may differ`
-      return { lock: null, problem }
+      if (!(error instanceof LockProblem)) throw error
+      const note = `${error.message}; packages are installed from package.json instead, and versions may differ`
+      return { lock: null, note }
     }
   }
-  return { lock: null, problem: null }
-}
-
-/** The warning for a lock file that is not read; null when there is none or npm's is beside it. */
-export function foreignLockNote(folder: string, label: string, lock: NodeLock | null): string | null {
-  if (lock !== null) return null
-  for (const [name, manager] of FOREIGN_LOCKS) {
-    if (statSync(join(folder, name), { throwIfNoEntry: false }) === undefined) continue
-    const at = labelOf({ label }, name)
-    return (
-      `${at} is not read: packages are installed by npm from package.json, and versions may differ. ` +
-      `Run npm install --package-lock-only in the folder, or ${manager} install there: ` +
-      'a node_modules that is there already is used as it is'
-    )
-  }
-  return null
+  const foreign = Object.entries(FOREIGN_LOCKS).find(([name]) => hasFile(folder, name))
+  if (foreign === undefined) return { lock: null, note: null }
+  const [name, manager] = foreign
+  const note =
+    `${labelOf(label, name)} is not read: packages are installed by npm from package.json, and versions may differ. ` +
+    `Run npm install --package-lock-only in the folder, or ${manager} install there: ` +
+    'a node_modules that is there already is used as it is'
+  return { lock: null, note }
 }

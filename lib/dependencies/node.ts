@@ -1,5 +1,5 @@
 /**
- * Packages of node functions: `package.json`, imports and a lock file to `node_modules`, by npm. Owner: page dependencies/node.
+ * Packages of node functions: from `package.json`, imports and a lock file to `node_modules`, by npm. Owner: page dependencies/node.
  *
  *   package.json + imports - packs, builtins, packages of a folder above ─► dependencies, each checked
  *   package-lock.json ─ made from these ─► npm ci, on failure npm install
@@ -13,40 +13,36 @@
 import { realpathSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
-import type { FileReader } from '../files/function-file.ts'
+import type { GatewayError } from '../core/errors.ts'
+import { type HostEnv, toToolHostEnv } from '../core/host.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import type { BuildTools, Toolchain } from './build.ts'
 import { BuildKey } from './build-cache.ts'
-import { CHANGED_MEANWHILE, digestFiles, FileCollector, readMade, stageFiles } from './file-packages.ts'
+import { hasFile, isWritable, labelOf, type Toolchain } from './build.ts'
+import { FilePackages, type FilePackagesOptions, readMade, unstage } from './file-packages.ts'
 import {
   askInterpreter,
-  type FailedImport,
-  hasFile,
   type InferMode,
-  installError,
   type InstallPlan,
   type InstallStep,
   type InstallUnit,
-  isWritable,
-  labelOf,
-  passingError,
   type Settled,
   showToken,
   toAddHint,
   type UnmetImport,
 } from './install-step.ts'
 import {
-  checkSources,
-  INSTALLED_FIELDS,
+  findNodeImports,
   isProvidedAbove,
+  mayImportPackages,
   NODE_TARGET,
+  type NodeImports,
+  type NodeInferBackend,
   providerOf,
   stampAbove,
-} from './node-dependencies.ts'
-import { findNodeImports, mayImportPackages, type NodeImports, type NodeInferBackend } from './node-imports.ts'
+} from './node-imports.ts'
 import {
+  checkSources,
   DECLARING,
-  foreignLockNote,
   isPackageName,
   makeNodeManifest,
   NODE_LOCK,
@@ -58,42 +54,33 @@ import {
   readNodeManifest,
   toPackageSource,
 } from './node-manifest.ts'
-import { blameImports, installWithNpm, type NpmAsker, rebuildWithNpm, toNpmEnv, toNpmError } from './npm.ts'
 import { PackageFolder, type PackageSet, type SetOutcome } from './package-set.ts'
-import type { ToolResult } from './run-tool.ts'
+import type { BuildTools } from './run-tool.ts'
+import { installError, passingError, readFailure, type ToolFailure, toSigns, type ToolWords } from './tool-failure.ts'
 
 /** Part of the key: a change of how sets are made makes them again. */
 const RECIPE = 'node 1'
 /** File of a set, in its `node_modules`: digest of the lock file that stands for it. */
 const PINS = '.fngw-pins'
+/** Packages with compiled parts are made for one version of node's interface. */
+const VERSION_SCRIPT = 'process.versions.node.split(".")[0] + " " + process.versions.modules'
+const NO_IMPORTS: NodeImports = { packages: [], unresolved: [], optional: [], places: [], problem: null }
 
-export interface NodeStepOptions {
-  functionsRoot: string
-  /** `FN_AUTO_NODE_DEPS`. */
-  isOn: boolean
-  /** `FN_AUTO_INFER_NODE_DEPS`, `FN_NODE_INFER_BACKEND`, `FN_AUTO_INFER_STRICT`, `FN_AUTO_INFER_WRITE_MANIFEST`. */
+type OwnSettings = Pick<InstallStep, 'isOn' | 'isAhead' | 'isStrict' | 'concurrency' | 'onNote' | 'onInfer'>
+
+export interface NodeStepOptions extends FilePackagesOptions, OwnSettings {
+  /** `FN_AUTO_INFER_NODE_DEPS`, `FN_NODE_INFER_BACKEND`, `FN_AUTO_INFER_WRITE_MANIFEST`. */
   infers: InferMode
   backend: NodeInferBackend
-  isStrict: boolean
   writesManifest: boolean
-  /** `FN_PREINSTALL_NODE_DEPS_ON_START` and its `CONCURRENCY`. */
-  isAhead: boolean
-  concurrency: number
-  /** Packages may come from repositories and addresses: `FN_NODE_PACKAGE_SOURCES`. */
-  allowSources: boolean
-  /** Reads files of functions that are kept apart by users; null: links are followed. */
-  readFile?: FileReader | null
-  /** Full path of `find-imports.mjs`. */
   importsScript: string
-  /** Full path of npm; null when it is not there. */
+  /** Full path of npm; null when it is missing. */
   findNpm(): string | null
-  /** As of `InstallStep`. */
-  onNote(text: string): void
-  onInfer?(text: string): void
 }
 
 export function createNodeStep(options: NodeStepOptions): InstallStep {
-  const { isOn, isAhead, concurrency, infers, backend, writesManifest, isStrict, allowSources } = options
+  const { isOn, isAhead, concurrency, isStrict, onNote, onInfer } = options
+  const { infers, backend, writesManifest, allowSources } = options
   return {
     runtime: 'node',
     target: NODE_TARGET,
@@ -106,40 +93,33 @@ export function createNodeStep(options: NodeStepOptions): InstallStep {
     setting: 'FN_AUTO_NODE_DEPS',
     rules: JSON.stringify([RECIPE, infers, backend, writesManifest, allowSources]),
     isStrict,
-    onNote: options.onNote,
-    ...(options.onInfer && { onInfer: options.onInfer }),
+    onNote,
+    ...(onInfer && { onInfer }),
     toEnv: toNpmEnv,
     isWanted: unit => isWanted(unit, infers),
     stampAbove,
-    readVersion,
+    readVersion: (program, tools) => askInterpreter(program, ['-p', VERSION_SCRIPT], tools),
     plan: (unit, toolchain, tools) => new NodeFolder(unit, options, toolchain).plan(tools),
   }
 }
 
-function isWanted({ folder, functions, packs, isPack }: InstallUnit, infers: NodeStepOptions['infers']): boolean {
+function isWanted({ folder, functions, packs, isPack }: InstallUnit, infers: InferMode): boolean {
   if (hasFile(folder, NODE_MANIFEST)) return true
   if (isPack || infers === false) return false
-  const entries = functions.map(fn => fn.entryPath)
+  const entries = functions.map(({ entryPath }) => entryPath)
   return mayImportPackages(folder, entries, name => packs.includes(name) || providerOf(name, folder) !== null)
-}
-
-/** Packages with compiled parts are made for one version of node's interface. */
-function readVersion(program: string, tools: BuildTools, cwd: string): Promise<string> {
-  const args = ['-p', 'process.versions.node.split(".")[0] + " " + process.versions.modules']
-  return askInterpreter(program, args, tools, cwd)
 }
 
 /** `left-pad@^1.3.0` */
 function toAsked({ asked }: InstallUnit): Record<string, string> {
-  return Object.fromEntries(
-    asked.map(text => {
-      const at = text.indexOf('@', 1)
-      return at === -1 ? [text, '*'] : [text.slice(0, at), text.slice(at + 1)]
-    }),
-  )
+  const pairs = asked.map(text => {
+    const at = text.indexOf('@', 1)
+    return at === -1 ? [text, '*'] : [text.slice(0, at), text.slice(at + 1)]
+  })
+  return Object.fromEntries(pairs)
 }
 
-const NO_IMPORTS: NodeImports = { packages: [], unresolved: [], optional: [], places: [], problem: null }
+type Reasons = ReadonlyMap<string, { why: string; hint: string }>
 
 /**
  * One folder: its manifest, its lock file, the imports of its handlers, and the packages that these ask for.
@@ -151,6 +131,8 @@ class NodeFolder {
   readonly #unit: InstallUnit
   readonly #options: NodeStepOptions
   readonly #toolchain: Toolchain
+  /** Path of `package.json` below the functions root. */
+  readonly #file: string
   /** Beside the function; null when there is none. */
   readonly #manifest: NodeManifest | null
   readonly #lock: NodeLock | null
@@ -158,84 +140,72 @@ class NodeFolder {
   readonly #lockNote: string | null
   /** Names in the manifest that Node resolves from above, in versions that satisfy it. */
   readonly #provided: ReadonlySet<string>
-  /** Full paths without links: of the functions root, and of the folder. */
-  readonly #root: string
-  readonly #folder: string
-  /** Packages whose install scripts may run. */
   readonly #allowScripts: readonly string[]
+  readonly #files: FilePackages
+  #filesDigest = ''
   #imports = NO_IMPORTS
   /** Additions to the manifest: imported packages that it does not name, and packages that were asked for. */
   #added: Readonly<Record<string, string>> = {}
-  /** Imports that are left without a package. */
   #unresolved: readonly string[] = []
-  /** The manifest that npm gets. */
   #wanted!: NodeManifest
-  /** Packages that a manifest names by paths. */
-  #files = new FileCollector(NODE_TARGET)
-  #filesDigest = ''
 
-  /** @throws GatewayError by `installError` */
   constructor(unit: InstallUnit, options: NodeStepOptions, toolchain: Toolchain) {
+    const { folder, label, functions } = unit
     this.#unit = unit
     this.#options = options
     this.#toolchain = toolchain
-    this.#manifest = readNodeManifest(unit.folder, unit.label)
-    const { lock, problem } = readNodeLock(unit.folder, unit.label)
+    this.#file = labelOf(label, NODE_MANIFEST)
+    this.#manifest = readNodeManifest(folder, label)
+    const { lock, note } = readNodeLock(folder, label)
     this.#lock = lock?.withoutStalePaths(this.#manifest) ?? null
-    this.#lockNote = problem ?? foreignLockNote(unit.folder, unit.label, this.#lock)
-    this.#root = realpathSync(options.functionsRoot)
-    this.#folder = join(this.#root, unit.label)
+    this.#lockNote = note
     this.#provided = this.#findProvided()
-    const names = unit.functions.flatMap(({ policy }) => policy.allowScripts)
+    this.#files = new FilePackages(options, label, NODE_TARGET)
+    const names = functions.flatMap(({ policy }) => policy.allowScripts)
     this.#allowScripts = [...new Set(names)].filter(isPackageName).sort()
   }
 
   async plan(tools: BuildTools): Promise<InstallPlan | null> {
-    const { infers: mode, backend, allowSources, readFile } = this.#options
+    const { infers: mode, backend, onNote } = this.#options
     const unit = this.#unit
-    const { label } = unit
     const manifest = this.#manifest
     const startedAt = performance.now()
     const imports = await this.#findImports(tools)
     const inferenceDurationMs = Math.round(performance.now() - startedAt)
     this.#imports = imports
-    const undeclared = this.#findUndeclared()
-    const isLeft = (name: string) => mode === 'report' || unit.failed.has(name)
-    const inferred = Object.fromEntries(Object.entries(undeclared).filter(([name]) => !isLeft(name)))
-    this.#added = { ...inferred, ...toAsked(unit) }
-    const reasons = this.#toReasons(Object.keys(undeclared).filter(isLeft))
-    const own = manifest?.without(this.#provided) ?? new NodeManifest('{}', labelOf(unit, NODE_MANIFEST))
+    const undeclared = imports.packages.filter(({ name }) => !this.#isProvided(name))
+    const isLeft = ({ name }: { name: string }) => mode === 'report' || unit.failed.has(name)
+    const inferred = undeclared.filter(one => !isLeft(one))
+    this.#added = { ...Object.fromEntries(inferred.map(({ name }) => [name, this.#rangeOf(name)])), ...toAsked(unit) }
+    const reasons = this.#toReasons(undeclared.filter(isLeft).map(({ name }) => name))
+    const own = manifest?.without(this.#provided) ?? new NodeManifest('{}', this.#file)
     this.#wanted = new NodeManifest(JSON.stringify(own.toStaged(this.#added)), own.label)
     this.#unresolved = [...reasons.keys(), ...imports.optional.filter(name => !this.#isProvided(name))]
     const isEmpty = this.#wanted.names.length === 0
     if (isEmpty && this.#unresolved.length === 0) return null
-    const checks = { root: this.#root, read: readFile, allowSources }
-    this.#files = checkSources(manifest === null ? this.#wanted : own, unit.folder, checks)
-    this.#filesDigest = await digestFiles(this.#files, this.#folder, readFile)
+    checkSources(manifest === null ? this.#wanted : own, this.#files)
+    this.#filesDigest = await this.#files.digest()
     if (this.#lock !== null) this.#checkLock(this.#lock)
     const unmet = this.#toUnmet(reasons)
-    const infers = mode !== false && !unit.isPack
+    const isInferring = mode !== false && !unit.isPack
     return {
       key: this.#key,
       facts: {
         mode: manifest === null || manifest.isGenerated ? 'inferred' : 'manifest',
         manifest: manifest === null ? null : NODE_MANIFEST,
-        inferBackend: infers ? backend : null,
-        inferenceDurationMs: infers ? inferenceDurationMs : 0,
-        inferredImports: [...imports.packages, ...imports.unresolved].map(({ name }) => name).concat(imports.optional),
+        infer_backend: isInferring ? backend : null,
+        inference_duration_ms: isInferring ? inferenceDurationMs : 0,
+        inferred_imports: [...imports.packages, ...imports.unresolved].map(({ name }) => name).concat(imports.optional),
       },
       ...(isEmpty && { emptyOutcome: async () => ({ resolvedPackages: [], unresolvedImports: this.#unresolved }) }),
-      inferred: imports.packages
-        .filter(({ name }) => Object.hasOwn(inferred, name))
-        .map(({ name, file, line }) => `${name} (${file}:${line})`),
-      blame: cause => blameImports(cause as ToolResult, inferred, { label, manifest }),
+      inferred: new Map(inferred.map(({ name, file, line }) => [name, `${file}:${line}`])),
+      declares: name => manifest?.declares(name) === true,
       unmet: () => unmet,
       fill: (draft, work) => this.#fill(draft, work),
-      // In the words of this folder, whichever folder's install it was.
-      toUserError: cause => toNpmError(cause as ToolResult, this.#asker),
+      toUserError: failure => this.#toError(failure),
       settle: placed => {
         // Of this folder, also when another one's install is shared.
-        if (this.#lockNote !== null) this.#options.onNote(this.#lockNote)
+        if (this.#lockNote !== null) onNote(this.#lockNote)
         return this.#settle(placed)
       },
     }
@@ -244,7 +214,7 @@ class NodeFolder {
   async #findImports(tools: BuildTools): Promise<NodeImports> {
     const { folder, functions, packs, label, isPack } = this.#unit
     const { infers, importsScript: script, functionsRoot, backend, onNote } = this.#options
-    const entries = functions.map(fn => fn.entryPath)
+    const entries = functions.map(({ entryPath }) => entryPath)
     if (infers === false || isPack || !mayImportPackages(folder, entries, name => packs.includes(name)))
       return NO_IMPORTS
     const isDeclared = (name: string) => this.#manifest?.declares(name) === true
@@ -255,73 +225,64 @@ class NodeFolder {
     return { ...imports, packages: imports.packages.filter(({ name }) => !packs.includes(name)) }
   }
 
-  /** Imported packages that are neither declared nor provided, with the range to install. */
-  #findUndeclared(): Record<string, string> {
-    const undeclared: Record<string, string> = {}
-    for (const { name } of this.#imports.packages) {
-      if (this.#isProvided(name)) continue
-      const forDevelopment = this.#manifest?.of('devDependencies')[name]
-      undeclared[name] = typeof forDevelopment === 'string' ? forDevelopment : '*'
-    }
-    return undeclared
+  #rangeOf(name: string): string {
+    const forDevelopment = this.#manifest?.of('devDependencies')[name]
+    return typeof forDevelopment === 'string' ? forDevelopment : '*'
   }
 
-  /** Why each import that gets no package gets none, by name. */
-  #toReasons(left: readonly string[]): ReadonlyMap<string, FailedImport> {
-    const unit = this.#unit
-    const reasons = new Map<string, FailedImport>()
+  /** Why imports have no package, and how to mend it, by name. */
+  #toReasons(left: readonly string[]): Reasons {
+    const { label, failed } = this.#unit
     const hint = 'import a file by ./ or ../, or a package by its name, and name it in package.json'
-    for (const { name } of this.#imports.unresolved) {
-      reasons.set(name, { message: `import of ${JSON.stringify(name)} is not a package that npm can install`, hint })
-    }
-    for (const name of left) {
-      const reported = {
-        message: `imports ${name}, which ${labelOf(unit, NODE_MANIFEST)} does not name`,
-        hint: toAddHint(unit, name, 'FN_AUTO_INFER_NODE_DEPS'),
+    const unresolved = this.#imports.unresolved.map(({ name }) => {
+      return [name, { why: `import of ${JSON.stringify(name)} is not a package that npm can install`, hint }] as const
+    })
+    const uninstalled = left.map(name => {
+      const failure = failed.get(name)
+      if (failure === undefined) {
+        const why = `imports ${name}, which ${this.#file} does not name`
+        return [name, { why, hint: toAddHint(label, name, 'FN_AUTO_INFER_NODE_DEPS') }] as const
       }
-      reasons.set(name, unit.failed.get(name) ?? reported)
-    }
-    return reasons
+      const correct = 'correct the import, or name a version in package.json'
+      return [name, { why: `${label}: ${failure.message}`, hint: failure.hint ?? correct }] as const
+    })
+    return new Map([...unresolved, ...uninstalled])
   }
 
   /** One for each handler and name: its own line where that is known. */
-  #toUnmet(reasons: ReadonlyMap<string, FailedImport>): UnmetImport[] {
+  #toUnmet(reasons: Reasons): UnmetImport[] {
     const without = this.#options.isStrict ? '; FN_AUTO_INFER_STRICT=0 lets the function run without it' : ''
     return this.#imports.places.flatMap(({ name, file, line, entries }) => {
       const reason = reasons.get(name)
       if (reason === undefined) return []
-      const hint = `${reason.hint}${without}`
-      return { entries, error: installError(`${file}:${line}: ${reason.message}`, { file, line }, hint) }
+      return { entries, error: installError(`${file}:${line}: ${reason.why}`, { file, line }, reason.hint + without) }
     })
   }
 
   /** True for a package that the manifest declares, the function itself, and one that a pack or a folder above has. */
   #isProvided(name: string): boolean {
     const { folder, packFolders } = this.#unit
-    const isDeclared = INSTALLED_FIELDS.some(
-      field => this.#manifest !== null && Object.hasOwn(this.#manifest.of(field), name),
-    )
-    if (isDeclared || name === this.#manifest?.name || providerOf(name, folder) !== null) return true
+    const manifest = this.#manifest
+    if (manifest?.installs(name) || name === manifest?.json.name || providerOf(name, folder) !== null) return true
     return packFolders.some(pack => hasFile(join(pack, NODE_TARGET), name))
   }
 
   /** Names of the manifest that are not installed: in a workspace its packages, and those that its package manager put above. */
   #findProvided(): ReadonlySet<string> {
     const { folder, isPack } = this.#unit
-    const seen = new Set<string>()
-    const provided = new Set<string>()
+    const manifest = this.#manifest
     // A pack is used from other folders, where Node resolves nothing from above the pack.
-    if (this.#manifest === null || isPack) return provided
-    for (const field of DECLARING) {
-      for (const [name, spec] of Object.entries(this.#manifest.of(field))) {
-        if (seen.has(name)) continue
-        seen.add(name)
-        // Packages for development are not installed, and npm refuses a manifest that names what it does not know.
-        const isIdle = field === 'devDependencies' && toPackageSource(name, spec).kind === 'foreign'
-        if (isIdle || isProvidedAbove(name, spec, folder, this.#lock?.isDeclaring(name) === true)) provided.add(name)
-      }
+    if (manifest === null || isPack) return new Set()
+    const specs = new Map<string, { spec: unknown; field: string }>()
+    for (const field of DECLARING.toReversed()) {
+      for (const [name, spec] of Object.entries(manifest.of(field))) specs.set(name, { spec, field })
     }
-    return provided
+    const provided = [...specs].filter(([name, { spec, field }]) => {
+      // Packages for development are not installed, and npm refuses a manifest that names what it does not know.
+      const isIdle = field === 'devDependencies' && toPackageSource(name, spec).kind === 'foreign'
+      return isIdle || isProvidedAbove(name, spec, folder, this.#lock?.isDeclaring(name) === true)
+    })
+    return new Set(provided.map(([name]) => name))
   }
 
   /**
@@ -329,12 +290,10 @@ class NodeFolder {
    * @param isMade - npm made it: it names everything that packages ask for, which is not known before
    */
   #checkLock(lock: NodeLock, isMade = false): void {
-    const file = labelOf(this.#unit, isMade ? NODE_MANIFEST : lock.fileName)
+    const file = isMade ? this.#file : labelOf(this.#unit.label, lock.fileName)
+    const folder = realpathSync(this.#unit.folder)
     for (const { name, text, path } of lock.sources) {
-      const isAllowed =
-        path === null
-          ? this.#options.allowSources
-          : this.#files.targets.has(resolve(realpathSync(this.#unit.folder), path))
+      const isAllowed = path === null ? this.#options.allowSources : this.#files.targets.has(resolve(folder, path))
       if (isAllowed) continue
       const why = path === null ? 'not from the registry' : 'a path that no package.json names'
       const remedy = isMade ? 'take out the package that needs it' : 'delete the lock file'
@@ -343,38 +302,40 @@ class NodeFolder {
     }
   }
 
-  /** Digest of everything that decides about the files. */
   get #key(): string {
+    const { folder } = this.#unit
     const lock = this.#lock
-    const placed = new PackageFolder(this.#unit.folder, NODE_TARGET).set
+    const placed = new PackageFolder(folder, NODE_TARGET).set
     // The lock file that was written after the install stands for the same packages as the dependencies before it.
     if (placed !== null && lock?.isOf(this.#wanted) === true) {
-      const pins = new OwnFolder(this.#unit.folder, NODE_TARGET).read(PINS)?.toString('utf8')
-      if (pins === this.#pinsOf(lock)) return placed.key
+      const pins = new OwnFolder(folder, NODE_TARGET).read(PINS)?.toString('utf8')
+      if (pins === this.#toKey(lock, false)) return placed.key
     }
-    const manifest = JSON.stringify(this.#wanted.toStaged())
-    return this.#toKey(key => key.add('manifest', manifest).add('lock', lock?.digest ?? null))
+    return this.#toKey(lock, true)
   }
 
-  #pinsOf(lock: NodeLock): string {
-    return this.#toKey(key => key.add('lock', lock.digest))
-  }
-
-  #toKey(addPackages: (key: BuildKey) => BuildKey): string {
-    return addPackages(new BuildKey().add('recipe', RECIPE).add('toolchain', this.#toolchain.version))
+  #toKey(lock: NodeLock | null, hasManifest: boolean): string {
+    const key = new BuildKey().add('recipe', RECIPE).add('toolchain', this.#toolchain.version)
+    if (hasManifest) key.add('manifest', JSON.stringify(this.#wanted.toStaged()))
+    return key
+      .add('lock', lock?.digest ?? null)
       .add('scripts', this.#allowScripts.join(' '))
       .add('unresolved', this.#unresolved.join(' '))
       .add('files', this.#filesDigest)
       .toString()
   }
 
-  get #asker(): NpmAsker {
-    const imported = this.#imports.packages.filter(({ name }) => Object.hasOwn(this.#added, name))
-    return { label: this.#unit.label, manifest: labelOf(this.#unit, NODE_MANIFEST), imported }
+  #toError(failure: ToolFailure): GatewayError {
+    const { label } = this.#unit
+    const imported = this.#imports.packages.find(({ name }) => {
+      return name === failure.packageName && Object.hasOwn(this.#added, name)
+    })
+    const place = imported === undefined ? { file: this.#file } : { file: imported.file, line: imported.line }
+    return failure.toError(`${label}: ${failure.message}`, place)
   }
 
   async #fill(draft: OwnFolder, tools: BuildTools): Promise<SetOutcome> {
-    const { allowSources, findNpm, readFile } = this.#options
+    const { allowSources, findNpm } = this.#options
     const { label } = this.#unit
     const own = this.#lock
     const npm = findNpm()
@@ -382,41 +343,32 @@ class NodeFolder {
       const hint = 'install npm, set FN_NPM_BIN to it, or set FN_AUTO_NODE_DEPS=0'
       throw passingError(`${label}: npm is not on PATH`, hint)
     }
-    const places = { folder: this.#folder, root: this.#root, read: readFile }
-    const { cwd, digest } = await stageFiles(draft, this.#files, places)
-    if (digest !== this.#filesDigest) throw passingError(`${label}: ${CHANGED_MEANWHILE}`)
+    const cwd = await this.#files.stage(draft)
     cwd.write(NODE_MANIFEST, `${JSON.stringify(this.#wanted.toStaged(), null, 2)}\n`)
     const staged = allowSources ? own?.text : own?.toStaged()
     if (staged !== undefined) cwd.write(NODE_LOCK, staged)
-    const hasLock = own !== null
-    const install = { npm, cwd: cwd.path, draft, hasLock, allowSources, ...this.#asker }
+    const install = { npm, cwd: cwd.path, draft, hasLock: own !== null, allowSources }
     await installWithNpm(install, tools)
     // Unchanged by npm, it is the function's own again.
     if (cwd.read(NODE_LOCK)?.toString('utf8') === staged) cwd.write(NODE_LOCK, own!.text)
     const lock = new NodeLock(NODE_LOCK, readMade(cwd, NODE_LOCK), NODE_LOCK)
     this.#checkLock(lock, true)
-    await this.#runScripts(install, lock, tools)
-    cwd.below(NODE_TARGET).make()
-    if (cwd.path !== draft.path)
-      for (const name of [NODE_TARGET, NODE_LOCK, NODE_MANIFEST]) cwd.moveTo(name, draft, name)
-    draft.below(NODE_TARGET).write(PINS, this.#pinsOf(lock))
+    const { packages } = lock
+    const present = this.#allowScripts.filter(name => packages.some(({ name: other }) => other === name))
+    await rebuildWithNpm(install, label, present, tools)
+    const scripted = packages.filter(({ fields }) => fields.hasInstallScript === true).map(({ name }) => name)
+    const left = [...new Set(scripted)].filter(name => !this.#allowScripts.includes(name))
+    if (left.length > 0) {
+      const rule = 'name what needs them in allow_scripts of fn.config.json'
+      this.#options.onNote(`${label}: install scripts of ${left.join(', ')} did not run; ${rule}`)
+    }
+    unstage(cwd, draft, [NODE_TARGET, NODE_LOCK, NODE_MANIFEST])
+    draft.below(NODE_TARGET).write(PINS, this.#toKey(lock, false))
     const resolvedPackages = this.#wanted.names.flatMap(name => {
       const version = lock.versionOf(name)
       return version === null ? [] : `${name}@${version}`
     })
     return { resolvedPackages, unresolvedImports: this.#unresolved }
-  }
-
-  async #runScripts(install: Parameters<typeof rebuildWithNpm>[0], lock: NodeLock, tools: BuildTools): Promise<void> {
-    const allowScripts = this.#allowScripts
-    const { packages } = lock
-    const present = allowScripts.filter(name => packages.some(({ name: other }) => other === name))
-    await rebuildWithNpm(install, present, tools)
-    const scripted = packages.filter(({ fields }) => fields.hasInstallScript === true).map(({ name }) => name)
-    const left = [...new Set(scripted)].filter(name => !allowScripts.includes(name))
-    if (left.length === 0) return
-    const rule = 'name what needs them in allow_scripts of fn.config.json'
-    this.#options.onNote(`${this.#unit.label}: install scripts of ${left.join(', ')} did not run; ${rule}`)
   }
 
   /** Writes the manifest, where it may be written, and the lock file. */
@@ -427,8 +379,8 @@ class NodeFolder {
       const name = manifest === null ? null : NODE_MANIFEST
       return { isManifestGenerated: false, manifest: name, lockFile: this.#lock?.fileName ?? null }
     }
-    const bytes = set.folder.read(NODE_LOCK)
-    const lock = bytes === null ? null : new NodeLock(NODE_LOCK, bytes.toString('utf8'), labelOf(this.#unit, NODE_LOCK))
+    const text = set.folder.read(NODE_LOCK)?.toString('utf8')
+    const lock = text === undefined ? null : new NodeLock(NODE_LOCK, text, labelOf(this.#unit.label, NODE_LOCK))
     const folder = new OwnFolder(this.#unit.folder)
     const written = isAdding && lock !== null ? this.#writeManifest(folder, lock) : manifest
     const locked = written?.without(this.#provided)
@@ -448,10 +400,10 @@ class NodeFolder {
     }
     const { functions, label } = this.#unit
     // It may have been saved meanwhile.
-    const manifest = readNodeManifest(this.#unit.folder, label)
-    const text = manifest === null ? makeNodeManifest(functions[0]?.name ?? label, ranges) : manifest.append(ranges)
-    if (manifest === null || isWritable(folder, NODE_MANIFEST)) folder.write(NODE_MANIFEST, text)
-    return new NodeManifest(text, labelOf(this.#unit, NODE_MANIFEST))
+    const manifest = readNodeManifest(folder.path, label)
+    const text = manifest?.append(ranges) ?? makeNodeManifest(functions[0]?.name ?? label, ranges)
+    if (isWritable(folder, NODE_MANIFEST)) folder.write(NODE_MANIFEST, text)
+    return new NodeManifest(text, this.#file)
   }
 
   #writeLock(folder: OwnFolder, lock: NodeLock, manifest: NodeManifest): string {
@@ -461,4 +413,129 @@ class NodeFolder {
     if (own === null || isWritable(folder, name)) folder.write(name, lock.toTextFor(manifest))
     return name
   }
+}
+
+// npm in an empty folder: its arguments, its environment, and the meaning of its errors.
+
+/** Of npm's own settings those that say where packages come from and are kept; no token, no program to run. */
+const NPM_VARIABLES =
+  /^npm_config_(?:registry|cache|userconfig|globalconfig|cafile|ca|proxy|https_proxy|https-proxy|noproxy|strict_ssl|strict-ssl|offline|prefer_offline|prefer-offline|fetch_timeout)$/i
+
+/** Given to every command. These win over `.npmrc` files and the environment. */
+const FLAGS = [
+  ...['--no-audit', '--no-fund', '--no-update-notifier', '--no-progress', '--no-workspaces'],
+  ...['--loglevel=error', '--color=false'],
+  // Packages for run time; file: packages are copied, so that the set is complete.
+  ...['--omit=dev', '--install-links', '--package-lock=true'],
+  // Without a network the failure comes within seconds.
+  ...['--fetch-retries=2', '--fetch-retry-mintimeout=500', '--fetch-retry-maxtimeout=5000'],
+] as const
+
+export function toNpmEnv(hostEnv: HostEnv): Record<string, string> {
+  const env = toToolHostEnv(hostEnv)
+  for (const [name, value] of Object.entries(hostEnv)) {
+    if (value !== undefined && NPM_VARIABLES.test(name)) env[name] = value
+  }
+  return { ...env, NO_UPDATE_NOTIFIER: '1', npm_config_node_options: '' }
+}
+
+interface NpmInstall {
+  npm: string
+  /** Holds `package.json`, and `package-lock.json` when `hasLock`. */
+  cwd: string
+  /** The folder that npm may write to, `cwd` in it; absent where it runs as the gateway. */
+  draft?: OwnFolder
+  hasLock: boolean
+  allowSources: boolean
+}
+
+/**
+ * Clean install where a lock file is, and an ordinary one where there is none or it does not fit.
+ * No script of a package runs: `rebuildWithNpm` runs those that are allowed.
+ * @throws ToolFailure
+ */
+export async function installWithNpm(install: NpmInstall, tools: BuildTools): Promise<void> {
+  const { npm, cwd, draft, hasLock, allowSources } = install
+  const flags = ['--ignore-scripts', ...(allowSources ? [] : ['--allow-git=none']), ...FLAGS]
+  const run = (command: 'ci' | 'install') =>
+    tools.run({ command: npm, args: [command, ...flags], cwd, ...(draft !== undefined && { owns: draft }) })
+  let result = await run(hasLock ? 'ci' : 'install')
+  if (hasLock && result.code !== 0 && !result.timedOut && !tools.signal.aborted) result = await run('install')
+  if (result.code !== 0) throw readFailure(result, WORDS)
+}
+
+/**
+ * Runs the install scripts of some installed packages, named by `allow_scripts`.
+ * @param label - of the folder @param names - checked names
+ */
+export async function rebuildWithNpm(
+  { npm, cwd }: NpmInstall,
+  label: string,
+  names: readonly string[],
+  tools: BuildTools,
+): Promise<void> {
+  if (names.length === 0) return
+  const args = ['rebuild', '--ignore-scripts=false', '--foreground-scripts', ...FLAGS, '--', ...names]
+  const result = await tools.run({ command: npm, args, cwd })
+  if (result.code === 0) return
+  const failure = readFailure(result, WORDS)
+  if (result.timedOut) throw failure
+  const message = `${label}: an install script of ${names.join(', ')} failed: ${failure.message.slice('npm: '.length)}`
+  const hint = 'take the package out of allow_scripts in fn.config.json, or install what its script needs'
+  throw passingError(message, hint)
+}
+
+const REGISTRY_HINT = 'check the network and the registry (npm config get registry); it is tried again after a while'
+
+const WORDS: ToolWords = {
+  tool: 'npm',
+  maxLines: 4,
+  maxChars: 600,
+  lateHint: REGISTRY_HINT,
+  toLines,
+  toText: output => toLines(output).join('\n'),
+  nameOf: name => name.replace(/%2f/i, '/'),
+  signs: [
+    ...toSigns('lasting', [
+      [
+        // Without a name in quotes the address has it.
+        /404 [^'\n]*'((?:@[\w.~-]+\/)?[\w.~-]+)@|E404(?![\s\S]*'\S+@)[\s\S]*?GET \S+?\/((?:@[\w.~-]+(?:%2f|\/))?[\w.~-]+) -/i,
+        '%s is not in the registry: correct the name, or add it to package.json with its source',
+      ],
+      [
+        /No matching version found for ((?:@[\w.~-]+\/)?[\w.~-]+)@[^\s]*/,
+        'no such version of %s: npm view %s versions lists those there are',
+      ],
+      [/ERESOLVE[\s\S]*/, 'two packages require different versions of a third: change one of the ranges'],
+      [/EALLOWGIT|allow-git/i, 'a package comes from a repository: use a version of the registry'],
+      [
+        /EINTEGRITY[^\n]*/,
+        'the registry has other content than the lock file pins: delete package-lock.json when that is meant',
+      ],
+      [/EBADENGINE|EBADPLATFORM[^\n]*/, 'the package does not run on this system or version of node'],
+      [/EINVALIDPACKAGENAME[^\n]*/, 'correct the name in package.json'],
+    ]),
+    ...toSigns('passing', [
+      [/ENOSPC[^\n]*/, 'the disk is full'],
+      [/EACCES|EROFS|EPERM/, 'npm writes its cache to ~/.npm: set npm_config_cache to a folder that can be written'],
+      [
+        /E401|E403|ENEEDAUTH/,
+        'the registry requires a login: put its token into the .npmrc of the user that runs the gateway',
+      ],
+      [
+        /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ENOTCACHED|ERR_SOCKET_TIMEOUT|network/i,
+        REGISTRY_HINT,
+      ],
+    ]),
+  ],
+}
+
+/** Without npm's prefix, repeated codes and the place of its log. */
+function toLines(output: string): string[] {
+  const noise =
+    /A complete log of this run|debug-\d+\.log|^Note that you can also install|^Unknown (?:user|env|cli) config/
+  return output
+    .split('\n')
+    .map(line => line.replace(/^npm (?:error|ERR!|warn|WARN) ?/, '').trimEnd())
+    .filter(line => line !== '' && !noise.test(line))
 }

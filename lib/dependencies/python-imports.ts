@@ -3,9 +3,10 @@
 import { execFile } from 'node:child_process'
 import { orNull } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import type { BuildTools, Toolchain } from './build.ts'
-import { type InstallUnit, passingError } from './install-step.ts'
+import type { Toolchain } from './build.ts'
 import { toPackageName } from './pip.ts'
+import type { BuildTools } from './run-tool.ts'
+import { passingError } from './tool-failure.ts'
 
 /** Milliseconds that the interpreter may take for one question. */
 const ANSWER_MS = 60_000
@@ -13,7 +14,6 @@ const ANSWER_MS = 60_000
 const MAX_ENTRIES = 500
 /** Times that one question is asked at most. */
 const ASKS = 3
-/** Bytes of an answer. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 export interface PythonImport {
@@ -32,34 +32,27 @@ export interface PythonImport {
   doubt: { file: string; line: number | null } | null
 }
 
+/** Full paths of a handler, of its function's folder, and of the functions root. */
 interface Entry {
-  /** Full path of a handler. */
   entry: string
-  /** Full path of its function's folder. */
   folder: string
-  /** Full path of the functions root. */
   root: string
 }
 
-interface Question extends Entry {
+interface Question {
+  entry: Entry
   resolve(found: readonly PythonImport[]): void
-  reject(error: Error): void
-}
-
-interface PythonImportsOptions {
-  /** Full path of `infer.py`. */
-  script: string
-  /** The interpreter's environment. */
-  env: Readonly<Record<string, string>>
+  reject(error: unknown): void
 }
 
 export class PythonImports {
-  readonly #options: PythonImportsOptions
+  readonly #options: { script: string; env: Readonly<Record<string, string>> }
   /** By interpreter. */
   readonly #waiting = new Map<string, Question[]>()
   readonly #asking = new Set<string>()
 
-  constructor(options: PythonImportsOptions) {
+  /** @param options - `script`: full path of `infer.py`; `env`: the interpreter's environment */
+  constructor(options: { script: string; env: Readonly<Record<string, string>> }) {
     this.#options = options
   }
 
@@ -72,9 +65,9 @@ export class PythonImports {
     return new Promise((resolve, reject) => {
       const waiting = this.#waiting.get(program) ?? []
       this.#waiting.set(program, waiting)
-      waiting.push({ ...entry, resolve, reject })
+      waiting.push({ entry, resolve, reject })
       // All that is asked for in this turn goes into one question.
-      setImmediate(() => void this.#flush(program))
+      setImmediate(() => void this.#answerAll(program, waiting))
     })
   }
 
@@ -84,35 +77,29 @@ export class PythonImports {
     return answer.filter(name => typeof name === 'string')
   }
 
-  async #flush(program: string): Promise<void> {
+  async #answerAll(program: string, waiting: Question[]): Promise<void> {
     if (this.#asking.has(program)) return
     this.#asking.add(program)
-    try {
-      const waiting = this.#waiting.get(program) ?? []
-      while (waiting.length > 0) await this.#answer(program, waiting.splice(0, MAX_ENTRIES))
-    } finally {
-      this.#asking.delete(program)
+    while (waiting.length > 0) {
+      const questions = waiting.splice(0, MAX_ENTRIES)
+      try {
+        // Without site packages: the parser needs none, and starts in half the time.
+        const answers = await this.#ask(program, ['-S'], { read: questions.map(({ entry }) => entry) })
+        for (const [index, { resolve }] of questions.entries()) resolve(toImports(answers[index]))
+      } catch (error) {
+        for (const { reject } of questions) reject(error)
+      }
     }
-  }
-
-  async #answer(program: string, questions: readonly Question[]): Promise<void> {
-    try {
-      const read = questions.map(({ entry, folder, root }) => ({ entry, folder, root }))
-      // Without site packages: the parser needs none, and starts in half the time.
-      const answers = await this.#ask(program, ['-S'], { read })
-      for (const [index, question] of questions.entries()) question.resolve(toImports(answers[index]))
-    } catch (error) {
-      for (const question of questions) question.reject(error as Error)
-    }
+    this.#asking.delete(program)
   }
 
   /** Asks again when the process was ended from outside: that says nothing about the handler. */
   async #ask(program: string, flags: readonly string[], question: object): Promise<unknown[]> {
-    for (let left = ASKS; ; left--) {
+    for (let left = ASKS; left > 0; left--) {
       const answer = await this.#askOnce(program, flags, question)
       if (answer !== null) return answer
-      if (left === 1) throw passingError(`${program} was ended while it read imports`)
     }
+    throw passingError(`${program} was ended while it read imports`)
   }
 
   /** @returns null when the process was ended from outside */
@@ -124,13 +111,12 @@ export class PythonImports {
       const child = execFile(program, args, { env, ...limits }, (error, output, problem) => {
         const isLate = error?.killed === true
         if (error?.signal != null && !isLate && problem === '') return resolve(null)
-        const answer = parseAnswer(output)
-        if (answer !== null) return resolve(answer)
+        const answer: unknown = orNull(() => JSON.parse(output))
+        if (Array.isArray(answer)) return resolve(answer)
         // It did not start.
         if (error?.errno !== undefined) return reject(error)
-        const why = isLate
-          ? `${program} did not report the imports within ${ANSWER_MS / 1000} s`
-          : problem.slice(-2000).trim()
+        const late = `${program} did not report the imports within ${ANSWER_MS / 1000} s`
+        const why = isLate ? late : problem.slice(-2000).trim()
         reject(new Error(`${program} cannot read imports: ${why}`))
       })
       // It may end before it has read all.
@@ -140,16 +126,11 @@ export class PythonImports {
   }
 }
 
-function parseAnswer(text: string): unknown[] | null {
-  const value: unknown = orNull(() => JSON.parse(text))
-  return Array.isArray(value) ? value : null
-}
-
 function toImports(value: unknown): PythonImport[] {
-  if (!Array.isArray(value)) return []
-  return value.filter(
-    (one): one is PythonImport => isObject(one) && typeof one.name === 'string' && typeof one.file === 'string',
-  )
+  const list = Array.isArray(value) ? value : []
+  return list.filter((one): one is PythonImport => {
+    return isObject(one) && typeof one.name === 'string' && typeof one.file === 'string'
+  })
 }
 
 /** The name that pipreqs has for it by itself is an old one, which is not answered everywhere. */
@@ -160,13 +141,10 @@ const IGNORED = '.deps,.svc,.svc-deps,node_modules,vendor,__pycache__'
 /**
  * Names of packages (`FN_PY_INFER_BACKEND=pipreqs`). pipreqs knows by a table which package has which module, and asks the package index
  * about the others.
+ * @param folder - full path of the function's folder
  * @throws GatewayError when it is not installed
  */
-export async function findByPipreqs(
-  { folder }: Pick<InstallUnit, 'folder'>,
-  { program }: Toolchain,
-  tools: BuildTools,
-): Promise<string[]> {
+export async function findByPipreqs(folder: string, { program }: Toolchain, tools: BuildTools): Promise<string[]> {
   const flags = ['--print', '--mode', 'no-pin', '--ignore', IGNORED, '--encoding', 'utf-8', '--pypi-server', INDEX]
   const env = { PYTHONSAFEPATH: '1', PYTHONWARNINGS: 'ignore' }
   const args = ['-m', 'pipreqs.pipreqs', ...flags, folder]
@@ -175,7 +153,7 @@ export async function findByPipreqs(
     const hint = 'python3 -m pip install pipreqs, or FN_PY_INFER_BACKEND=native, which needs nothing'
     throw passingError('FN_PY_INFER_BACKEND is pipreqs, which this Python does not have', hint)
   }
-  if (code !== 0) throw passingError(`pipreqs: ${output.trim().split('\n').at(-1) ?? `ended with ${code}`}`)
-  const names = output.split('\n').filter(line => /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(line.trim()))
-  return [...new Set(names.map(name => toPackageName(name.trim())))]
+  const lines = output.split('\n').map(line => line.trim())
+  if (code !== 0) throw passingError(`pipreqs: ${lines.findLast(line => line !== '') ?? `ended with ${code}`}`)
+  return [...new Set(lines.filter(line => /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(line)).map(toPackageName))]
 }

@@ -11,27 +11,18 @@ import { statSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
-import { toToolHostEnv, toUserToolEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import { isSameVersion } from '../core/versions.ts'
 import type { FileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import type { ToolUser } from '../files/tool-user.ts'
-import {
-  BUILD_RETRY_MS,
-  type Builder,
-  type BuildTools,
-  type InstallResult,
-  isPassing,
-  sourceError,
-  type Toolchain,
-} from './build.ts'
+import type { Builder, InstallResult, Toolchain } from './build.ts'
 import { createGoBuilder } from './go.ts'
-import { makeToolFolder, runTool, type ToolOwner } from './run-tool.ts'
+import { type BuildTools, type ToolsOptions, withTools } from './run-tool.ts'
 import { CargoHome, createRustBuilder } from './rust.ts'
+import { BUILD_RETRY_MS, isPassing, sourceError } from './tool-failure.ts'
 
 /** Functions whose sources are read in one turn of the event loop, at some 0.1 ms each. */
 const STARTS_PER_TURN = 16
@@ -40,27 +31,10 @@ const LONG_LOOK_MS = 2000
 /** Milliseconds that a failure waits, while builds go on, for functions that fail for the same cause. */
 const REPORT_MS = 2000
 
-export interface BuildsOptions {
-  clock: Clock
-  /** Folder for temporary files of tools; made when needed. */
-  temporaryFolder: OwnFolder
-  /** Environment of this process; tools get a part of it. */
-  hostEnv: Readonly<Record<string, string | undefined>>
+export interface BuildsOptions extends ToolsOptions {
   builders: readonly Builder[]
-  /** Builds are closed to other users of the machine, and tools have no capability of this process. */
-  isPrivate: boolean
-  /**
-   * The user whose rights tools have where functions are kept apart by users: null or absent elsewhere.
-   * @param key - of a function, or `pack <folder>`
-   * @throws Error when no user is left
-   */
-  toolUserOf?(key: string): ToolUser | null
   /** Reads files of functions that are kept apart by users; null: links are followed. */
   readFile?: FileReader | null
-  /** The user of package tools elsewhere; absent: that of this process. */
-  toolOwner?: ToolOwner | null
-  /** Steps of priority that tools stand below this process; absent: none. */
-  nice?: number
   /** Most ms that a call waits for a build. */
   waitMs: number
   /** How a function's files on disk differ from those that were discovered, as text; null when they do not. */
@@ -98,42 +72,33 @@ class Preparation {
   catalog: ReadonlyMap<string, FunctionVersion> | null = null
   /** Of a failed one: the builder's `stampOf`; null when another catalog came while it ran. */
   stamp: string | null = null
-  /** Full path of the program of one that is ready, null for packages. */
-  program: string | null = null
+  readonly abort = new AbortController()
+  /** The program, null for packages. */
   readonly done: Promise<string | null>
-  #settle!: () => void
+  #settle!: (program: string | null) => void
   readonly #onWork: (() => void)[] = []
-  readonly #abort = new AbortController()
 
   constructor(fn: FunctionVersion, since: number) {
     this.fn = fn
     this.since = since
     this.done = new Promise((resolve, reject) => {
-      this.#settle = () => (this.error === null ? resolve(this.program) : reject(this.error))
+      this.#settle = program => (this.error === null ? resolve(program) : reject(this.error))
     })
     // A caller that has gone does not handle the failure.
     this.done.catch(() => {})
-  }
-
-  end(state: 'ready' | 'failed', since: number): void {
-    this.state = state
-    this.since = since
-    this.#settle()
   }
 
   get isOpen(): boolean {
     return this.state !== 'ready' && this.state !== 'failed'
   }
 
-  get signal(): AbortSignal {
-    return this.#abort.signal
+  /** It fails when its `error` is set. */
+  end(since: number, program: string | null): void {
+    this.state = this.error === null ? 'ready' : 'failed'
+    this.since = since
+    this.#settle(program)
   }
 
-  stop(): void {
-    this.#abort.abort()
-  }
-
-  /** @param onWork - called when a tool has to work for it */
   watch(onWork: () => void): void {
     if (this.state === 'installing') onWork()
     else if (this.isOpen) this.#onWork.push(onWork)
@@ -145,7 +110,6 @@ class Preparation {
   }
 }
 
-/** A builder, and how many of its functions are read and built at once. */
 interface Language {
   builder: Builder
   /** A save of all functions at once must not start a tool for each of them. */
@@ -156,13 +120,12 @@ interface Language {
 /** The preparation queue of a gateway's functions: their programs and packages; shaped as a runtime's `Preparer`. */
 export class Builds {
   readonly #options: BuildsOptions
-  readonly #tools: Tools
   readonly #languages: ReadonlyMap<RuntimeName, Language>
-  /** By function key. */
+  /** By runtime and program: asked once, a failure is asked again. */
+  readonly #toolchains = new Map<string, Promise<Toolchain>>()
   readonly #known = new Map<string, Preparation>()
   /** Functions that turned out to need nothing: among ten thousand nearly all. */
   readonly #ready = new WeakSet<FunctionVersion>()
-  /** Those that have not ended. */
   readonly #open = new Set<Preparation>()
   /** Those that wait for their turn, and some that do not any more; the ones that calls asked for come first. */
   readonly #line: Preparation[] = []
@@ -173,7 +136,6 @@ export class Builds {
 
   constructor(options: BuildsOptions) {
     this.#options = options
-    this.#tools = new Tools(options)
     this.#failures = new FailureReports(options)
     this.#languages = new Map(
       options.builders.map(builder => {
@@ -218,7 +180,6 @@ export class Builds {
     if (!this.#isClosed && !this.#ready.has(fn) && this.isAhead(fn)) this.#begin(fn)
   }
 
-  /** True when it is made ready before a call asks for it. */
   isAhead(fn: FunctionVersion): boolean {
     return this.#builderOf(fn)?.isAhead ?? true
   }
@@ -232,10 +193,10 @@ export class Builds {
 
   /** Names the work, for a call that cannot wait for it. */
   toStep(fn: FunctionVersion): string {
-    return `${this.#builderOf(fn)?.action ?? 'building'} ${fn.runtime} function ${fn.name}${fn.version === null ? '' : `@${fn.version}`}`
+    const version = fn.version === null ? '' : `@${fn.version}`
+    return `${this.#builderOf(fn)?.action ?? 'building'} ${fn.runtime} function ${fn.name}${version}`
   }
 
-  /** Most ms that a call waits for what its function needs. */
   get waitMs(): number {
     return this.#options.waitMs
   }
@@ -255,7 +216,7 @@ export class Builds {
     return { state: 'preparing', since, error, step }
   }
 
-  /** Forgets functions that are gone and stops their builds. */
+  /** Forgets deleted functions and stops their builds. */
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
     if (functions === this.#functions) return
     this.#functions = functions
@@ -269,7 +230,7 @@ export class Builds {
     }
   }
 
-  /** Stops what runs; resolves when every tool has ended. */
+  /** Stops all builds; resolves when every tool has ended. */
   async close(): Promise<void> {
     this.#isClosed = true
     const open = [...this.#open]
@@ -307,7 +268,7 @@ export class Builds {
   }
 
   #stop(preparation: Preparation): void {
-    preparation.stop()
+    preparation.abort.abort()
     if (preparation.state === 'waiting') this.#fail(preparation, stopped())
   }
 
@@ -334,56 +295,65 @@ export class Builds {
       if (language.builder.isNeeded?.(fn) === false) {
         this.#ready.add(fn)
         if (this.#known.get(fn.key) === preparation) this.#known.delete(fn.key)
-        this.#succeed(preparation, null)
+        this.#end(preparation, null)
         return
       }
       preparation.change = this.#changeOf(fn)
-      const startedAt = this.#options.clock.monotonic()
-      this.#run(preparation, language).then(
-        ({ program, made }) => {
-          this.#succeed(preparation, program)
-          const durationMs = this.#options.clock.monotonic() - startedAt
-          if (made !== null) this.#options.onBuilt({ fn, durationMs, made })
-        },
-        error => this.#fail(preparation, error),
-      )
+      this.#run(preparation, language).catch(error => this.#fail(preparation, error))
     } catch (error) {
       preparation.change = this.#changeOf(fn)
       this.#fail(preparation, error)
     }
   }
 
-  /** @returns the program, and what was made: null when all was there */
-  async #run(
-    preparation: Preparation,
-    { builder, looks, installs }: Language,
-  ): Promise<{ program: string | null; made: InstallResult | null }> {
-    const { clock, onBegin, onEnd } = this.#options
+  async #run(preparation: Preparation, { builder, looks, installs }: Language): Promise<void> {
+    const { clock, onBegin, onEnd, onBuilt } = this.#options
     const { fn } = preparation
-    const toolchain = await this.#tools.toolchainOf(builder)
+    const { signal } = preparation.abort
+    const startedAt = clock.monotonic()
+    const use = <T>(work: (tools: BuildTools) => T | Promise<T>): Promise<T> => {
+      if (signal.aborted) throw stopped()
+      return withTools(this.#options, builder, { key: fn.key, signal }, work)
+    }
+    const toolchain = await this.#toolchainOf(builder)
     if (builder.isBusy?.(fn) === true) preparation.beginWork()
     this.#checkManifests(fn, builder)
     // A function that can do without is not kept waiting for longer than a moment.
-    const timer = clock.setTimeout(() => preparation.beginWork(), LONG_LOOK_MS)
-    const plan = await looks
-      .run(() => this.#tools.use(builder, preparation, tools => builder.plan(fn, toolchain, tools)), preparation)
-      .finally(() => clock.clearTimeout(timer))
-    if (plan.isBuilt) return { program: plan.binary, made: null }
+    const timer = new Timer(clock)
+    timer.set(LONG_LOOK_MS, () => preparation.beginWork())
+    const { binary, build } = await looks
+      .run(() => use(tools => builder.plan(fn, toolchain, tools)), preparation)
+      .finally(() => timer.clear())
+    if (build === null) return this.#end(preparation, binary)
     preparation.beginWork()
-    const made = await installs.run(
-      () =>
-        this.#tools.use(builder, preparation, async tools => {
-          const action = builder.action ?? 'building'
-          onBegin(fn, action)
-          try {
-            return await plan.build(tools)
-          } finally {
-            onEnd(fn, action)
-          }
-        }),
-      preparation,
-    )
-    return { program: plan.binary, made }
+    const action = builder.action ?? 'building'
+    const install = async (tools: BuildTools) => {
+      onBegin(fn, action)
+      try {
+        return await build(tools)
+      } finally {
+        onEnd(fn, action)
+      }
+    }
+    const made = await installs.run(() => use(install), preparation)
+    this.#end(preparation, binary)
+    if (made !== null) onBuilt({ fn, durationMs: clock.monotonic() - startedAt, made })
+  }
+
+  #toolchainOf(builder: Builder): Promise<Toolchain> {
+    const { path: program, problem } = this.#options.findProgram(builder.runtime)
+    if (program === null) throw new GatewayError('RUNTIME_DOWN', 'runtime down', { detail: { hint: problem } })
+    const id = `${builder.runtime} ${program}`
+    const known = this.#toolchains.get(id)
+    if (known !== undefined) return known
+    const use = { key: null, signal: new AbortController().signal }
+    const found = withTools(this.#options, builder, use, async tools => {
+      const version = await builder.readVersion(program, tools)
+      return { program, version: `${version}\n${process.platform} ${process.arch}` }
+    })
+    found.catch(() => this.#toolchains.delete(id))
+    this.#toolchains.set(id, found)
+    return found
   }
 
   /** Builders read manifests by their paths. @throws GatewayError for one that is not the function's own */
@@ -400,24 +370,17 @@ export class Builds {
     }
   }
 
-  #succeed(preparation: Preparation, program: string | null): void {
-    preparation.program = program
-    this.#failures.forget(preparation.fn)
-    this.#end(preparation, 'ready')
-  }
-
   #fail(preparation: Preparation, thrown: unknown): void {
-    const { fn } = preparation
+    const { fn, abort, catalog } = preparation
     const found = this.#toError(thrown, preparation)
-    preparation.error = preparation.signal.aborted
-      ? found
-      : this.#failures.note(fn, found, this.#toFailureStamp(fn, found))
-    if (this.#functions === preparation.catalog) preparation.stamp = this.#builderOf(fn)?.stampOf?.(fn) ?? null
-    this.#end(preparation, 'failed')
+    preparation.error = abort.signal.aborted ? found : this.#failures.note(fn, found, this.#toFailureStamp(fn, found))
+    if (this.#functions === catalog) preparation.stamp = this.#builderOf(fn)?.stampOf?.(fn) ?? null
+    this.#end(preparation, null)
   }
 
-  #end(preparation: Preparation, state: 'ready' | 'failed'): void {
-    preparation.end(state, this.#options.clock.monotonic())
+  #end(preparation: Preparation, program: string | null): void {
+    if (preparation.error === null) this.#failures.forget(preparation.fn)
+    preparation.end(this.#options.clock.monotonic(), program)
     this.#open.delete(preparation)
     if (this.#open.size === 0) this.#failures.report()
   }
@@ -430,9 +393,9 @@ export class Builds {
     return `${file?.mtimeMs} ${file?.size}`
   }
 
-  #toError(thrown: unknown, { fn, signal }: Preparation): GatewayError {
+  #toError(thrown: unknown, { fn, abort }: Preparation): GatewayError {
     if (this.#isClosed) return closing()
-    if (signal.aborted) return stopped()
+    if (abort.signal.aborted) return stopped()
     if (thrown instanceof GatewayError) return thrown
     const { code, path, message } = thrown as NodeJS.ErrnoException
     const hint = `the gateway writes to .${fn.runtime}-build in the function's folder and to .svc in the functions root`
@@ -445,43 +408,40 @@ export class Builds {
 
 /** Reports each failure once, together with the functions that fail for the same cause. */
 class FailureReports {
-  readonly #options: Pick<BuildsOptions, 'clock' | 'onFailure'>
+  readonly #onFailure: BuildsOptions['onFailure']
+  readonly #timer: Timer
   /** To be reported, by their cause. */
   readonly #waiting = new Map<unknown, { error: GatewayError; functions: FunctionVersion[] }>()
   /** By function key, the failure that was reported last and what it depends on. */
   readonly #reported = new Map<string, { error: GatewayError; stamp: string }>()
-  #timer: NodeJS.Timeout | null = null
 
-  constructor(options: Pick<BuildsOptions, 'clock' | 'onFailure'>) {
-    this.#options = options
+  constructor({ clock, onFailure }: { clock: Clock; onFailure: BuildsOptions['onFailure'] }) {
+    this.#onFailure = onFailure
+    this.#timer = new Timer(clock)
   }
 
   /**
-   * @param stamp - what the failure depends on
+   * @param stamp - text that changes when the failure may
    * @returns the error that calls get: a retry that fails as before is the same failure, and is not reported again
    */
   note(fn: FunctionVersion, error: GatewayError, stamp: string): GatewayError {
     const known = this.#reported.get(fn.key)
     if (known?.stamp === stamp && known.error.message === error.message) return known.error
     this.#reported.set(fn.key, { error, stamp })
-    // Functions of one folder share their packages, and folders that want the same share an install.
+    // Functions of one folder share their packages, and folders with equal requirements share an install.
     const cause = error.cause ?? `${fn.runtime} ${fn.fnDir} ${error.message}`
     const waiting = this.#waiting.get(cause)
     if (waiting === undefined) this.#waiting.set(cause, { error, functions: [fn] })
     else waiting.functions.push(fn)
-    this.#timer ??= this.#options.clock.setTimeout(() => this.report(), REPORT_MS)
+    if (!this.#timer.isSet) this.#timer.set(REPORT_MS, () => this.report())
     return error
   }
 
   report(): void {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
+    this.#timer.clear()
     const failures = [...this.#waiting.values()]
     this.#waiting.clear()
-    for (const { error, functions } of failures) {
-      const [first, ...others] = functions
-      this.#options.onFailure(first!, error, others)
-    }
+    for (const { error, functions } of failures) this.#onFailure(functions[0]!, error, functions.slice(1))
   }
 
   forget({ key }: FunctionVersion): void {
@@ -490,101 +450,6 @@ class FailureReports {
 
   retain(functions: ReadonlyMap<string, FunctionVersion>): void {
     for (const key of this.#reported.keys()) if (!functions.has(key)) this.#reported.delete(key)
-  }
-}
-
-/** The tools of builders: their versions, environment, users and temporary folders. */
-class Tools {
-  readonly #options: BuildsOptions
-  readonly #toolchains = new Map<string, Promise<Toolchain>>()
-
-  constructor(options: BuildsOptions) {
-    this.#options = options
-  }
-
-  /** Asked once for a program; a failure is asked again. @throws GatewayError when the program is missing */
-  toolchainOf(builder: Builder): Promise<Toolchain> {
-    const found = this.#options.findProgram(builder.runtime)
-    if (found.path === null) throw new GatewayError('RUNTIME_DOWN', 'runtime down', { detail: { hint: found.problem } })
-    const program = found.path
-    const id = `${builder.runtime} ${program}`
-    let toolchain = this.#toolchains.get(id)
-    if (toolchain === undefined) {
-      toolchain = this.#readToolchain(builder, program)
-      toolchain.catch(() => this.#toolchains.delete(id))
-      this.#toolchains.set(id, toolchain)
-    }
-    return toolchain
-  }
-
-  async #readToolchain(builder: Builder, program: string): Promise<Toolchain> {
-    const folder = makeToolFolder(this.#options.temporaryFolder, this.#options.clock)
-    try {
-      const tools = this.#toTools(builder, () => folder.path, new AbortController().signal)
-      const version = await builder.readVersion(program, tools, folder.path)
-      return { program, version: `${version}\n${process.platform} ${process.arch}` }
-    } finally {
-      folder.removeAll()
-    }
-  }
-
-  /** The folder for temporary files is made when the first tool runs: most functions are ready as they are. */
-  async use<T>(builder: Builder, { fn, signal }: Preparation, work: (tools: BuildTools) => T | Promise<T>): Promise<T> {
-    if (signal.aborted) throw stopped()
-    const { clock, temporaryFolder, toolUserOf } = this.#options
-    const made: { folder: OwnFolder; user: ToolUser | null }[] = []
-    const toTools = (key: string): BuildTools => {
-      let path: string | null = null
-      const user = toolUserOf?.(key) ?? null
-      const toFolder = (): string => {
-        if (path !== null) return path
-        const folder = makeToolFolder(user?.folder ?? temporaryFolder, clock)
-        made.push({ folder, user })
-        user?.give(folder)
-        path = folder.path
-        return path
-      }
-      return { ...this.#toTools(builder, toFolder, signal, user), forPack: folder => toTools(`pack ${folder}`) }
-    }
-    try {
-      return await work(toTools(fn.key))
-    } finally {
-      for (const { folder, user } of made) {
-        if (user === null) folder.removeAll()
-        else await user.remove(folder)
-      }
-    }
-  }
-
-  #toTools(builder: Builder, toFolder: () => string, signal: AbortSignal, user: ToolUser | null = null): BuildTools {
-    const { clock, hostEnv, isPrivate, nice = 0, toolOwner } = this.#options
-    const owner = user === null ? (toolOwner ?? null) : null
-    const toOwn = () => builder.toEnv?.(hostEnv) ?? toToolHostEnv(hostEnv)
-    const toBase = () => (user === null ? toOwn() : toUserToolEnv(toOwn(), user.home))
-    // One limit for all steps of a build.
-    const endsAt = clock.monotonic() + builder.timeoutMs
-    return {
-      signal,
-      user,
-      run: async ({ command, args, cwd, env, owns }) => {
-        if (owns !== undefined) user?.give(owns)
-        const asOwner = (await owner?.of(command)) ?? null
-        const base = asOwner === null ? toBase() : owner!.toEnv(toBase())
-        const folder = toFolder()
-        const run = {
-          command,
-          args,
-          cwd,
-          env: { ...base, TMPDIR: folder, GOTMPDIR: folder, ...env },
-          timeoutMs: Math.max(1, endsAt - clock.monotonic()),
-          isPlain: isPrivate,
-          user: user ?? asOwner,
-          nice,
-          signal,
-        }
-        return runTool(run, clock)
-      },
-    }
   }
 }
 
@@ -602,35 +467,28 @@ export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'tempo
   rustBuildTimeoutSeconds: number
   /** Full path of the folder with the sources of a runtime's worker. */
   workerFolder(runtime: 'go' | 'rust'): string
-  /** Installers of the other languages' packages. */
   installers?: readonly Builder[]
 }
 
-/** The builds and installs of a functions root. */
 export function createBuilds(options: CompiledOptions): Builds {
-  const { functionsRoot, isPrivate, goBuildTimeoutSeconds, rustBuildTimeoutSeconds, workerFolder, hostEnv } = options
+  const { functionsRoot, isPrivate, readFile = null, workerFolder, hostEnv } = options
   const folder = new OwnFolder(functionsRoot, '.svc', 'build')
-  return new Builds({
-    ...options,
-    temporaryFolder: folder.below('tmp'),
-    builders: [
-      createGoBuilder({
-        functionsRoot,
-        isPrivate,
-        readFile: options.readFile ?? null,
-        workerFolder: workerFolder('go'),
-        timeoutMs: goBuildTimeoutSeconds * 1000,
-        concurrency: availableParallelism(),
-        cgo: hostEnv.CGO_ENABLED === '1',
-      }),
-      createRustBuilder({
-        functionsRoot,
-        isPrivate,
-        workerFolder: workerFolder('rust'),
-        cargoHome: new CargoHome(folder, hostEnv),
-        timeoutMs: rustBuildTimeoutSeconds * 1000,
-      }),
-      ...(options.installers ?? []),
-    ],
+  const go = createGoBuilder({
+    functionsRoot,
+    isPrivate,
+    readFile,
+    workerFolder: workerFolder('go'),
+    timeoutMs: options.goBuildTimeoutSeconds * 1000,
+    concurrency: availableParallelism(),
+    cgo: hostEnv.CGO_ENABLED === '1',
   })
+  const rust = createRustBuilder({
+    functionsRoot,
+    isPrivate,
+    workerFolder: workerFolder('rust'),
+    cargoHome: new CargoHome(folder, hostEnv),
+    timeoutMs: options.rustBuildTimeoutSeconds * 1000,
+  })
+  const builders = [go, rust, ...(options.installers ?? [])]
+  return new Builds({ ...options, temporaryFolder: folder.below('tmp'), builders })
 }

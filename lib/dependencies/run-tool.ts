@@ -1,4 +1,4 @@
-/** Runs a build tool: own process group, time limit, bounded output. Owner: §2.16, page dependencies/resolve. */
+/** Runs build and package tools: own process group, time limit, bounded output, environment, user. Owner: §2.16, page dependencies/resolve. */
 
 import { execFile, spawn } from 'node:child_process'
 import { existsSync, lstatSync, statSync } from 'node:fs'
@@ -6,18 +6,18 @@ import { constants, tmpdir } from 'node:os'
 import { sep } from 'node:path'
 import { canChangeUser, type ProcessPowers } from '../config/setting-checks.ts'
 import type { Clock } from '../core/clock.ts'
-import { lowerPriority } from '../core/host.ts'
+import { orNull } from '../core/errors.ts'
+import { type HostEnv, lowerPriority, toToolHostEnv, toUserToolEnv } from '../core/host.ts'
 import { handOver, OwnFolder } from '../files/own-folder.ts'
+import type { ToolUser } from '../files/tool-user.ts'
 
-/** Bytes kept of a tool's output. */
+/** Bytes kept of a tool's output: half from its beginning, with the first error, and half from its end, with the summary. */
 const MAX_TOOL_OUTPUT_BYTES = 64 * 1024
 
 export interface ToolRun {
-  /** Full path. */
   command: string
   args: readonly string[]
   cwd: string
-  /** The whole environment. */
   env: Readonly<Record<string, string>>
   timeoutMs: number
   /** True takes from it what capabilities this process has. */
@@ -26,7 +26,6 @@ export interface ToolRun {
   user?: UserOfTool | null
   /** Steps of priority below this process; absent: none. */
   nice?: number
-  /** Aborting kills it. */
   signal: AbortSignal
 }
 
@@ -64,7 +63,7 @@ const OUTPUT_DRAIN_MS = 100
 /** Resolves when the tool has ended, whatever the cause; never rejects. */
 export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
   return new Promise(resolve => {
-    const output = new BoundedText(MAX_TOOL_OUTPUT_BYTES)
+    const output = new BoundedText(MAX_TOOL_OUTPUT_BYTES >> 1)
     const [command, ...args] = toCommandLine(run)
     const child = spawn(command as string, args, {
       cwd: run.cwd,
@@ -78,8 +77,10 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
     let timedOut = false
     let settled = false
     const kill = () => {
-      killGroup(child.pid)
-      run.user?.killGroup?.(child.pid)
+      const { pid } = child
+      // One that has ended is no error.
+      if (pid !== undefined && pid > 1) orNull(() => process.kill(-pid, constants.signals.SIGKILL))
+      run.user?.killGroup?.(pid)
     }
     const timer = clock.setTimeout(() => {
       timedOut = true
@@ -103,8 +104,8 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
       // Processes that it left in its group end with it, and those that a user's tool left elsewhere.
       kill()
       const left = run.user?.killStrays?.() ?? Promise.resolve()
-      const end = () => left.then(() => settleEnd())
-      const settleEnd = () => settle(code, signal === null || timedOut ? null : `${run.command} was ended by ${signal}`)
+      const problem = signal === null || timedOut ? null : `${run.command} was ended by ${signal}`
+      const end = () => void left.then(() => settle(code, problem))
       // A busy gateway comes to the timer before it comes to what is in the pipe: between two of these it reads that.
       const drain = clock.setTimeout(() => setImmediate(() => setImmediate(end)), OUTPUT_DRAIN_MS)
       child.once('close', () => {
@@ -115,7 +116,6 @@ export function runTool(run: ToolRun, clock: Clock): Promise<ToolResult> {
   })
 }
 
-/** As `setpriv` takes them. */
 function toPrivileges({ isPlain, user = null }: Pick<ToolRun, 'isPlain' | 'user'>): string[] {
   const identity = user === null ? [] : ['--reuid', `${user.uid}`, '--regid', `${user.gid}`, '--clear-groups']
   return [...identity, '--pdeathsig', 'KILL', ...(isPlain || user !== null ? PLAIN : [])]
@@ -127,41 +127,29 @@ function toCommandLine({ command, args, isPlain, user = null }: ToolRun): string
   return user?.sharesFiles === true ? [...line, SHELL, '-c', AS_USER, command, ...args] : [...line, command, ...args]
 }
 
-/** Keeps the first and the last part of a text: the first error and the summary. */
+/** Keeps the first and the last bytes of a text. */
 class BoundedText {
-  readonly #half: number
-  readonly #head: Buffer[] = []
-  #headBytes = 0
+  readonly #most: number
+  #head = Buffer.alloc(0)
   #tail = Buffer.alloc(0)
   #dropped = 0
 
-  constructor(mostBytes: number) {
-    this.#half = mostBytes >> 1
+  constructor(most: number) {
+    this.#most = most
   }
 
   add(bytes: Buffer): void {
-    const room = this.#half - this.#headBytes
-    const head = bytes.subarray(0, room)
-    if (head.length > 0) this.#head.push(head)
-    this.#headBytes += head.length
-    if (head.length === bytes.length) return
-    const tail = Buffer.concat([this.#tail, bytes.subarray(head.length)])
-    this.#dropped += Math.max(0, tail.length - this.#half)
-    this.#tail = tail.subarray(Math.max(0, tail.length - this.#half))
+    const room = this.#most - this.#head.length
+    if (room > 0) this.#head = Buffer.concat([this.#head, bytes.subarray(0, room)])
+    const tail = Buffer.concat([this.#tail, bytes.subarray(room)])
+    const over = Math.max(0, tail.length - this.#most)
+    this.#dropped += over
+    this.#tail = tail.subarray(over)
   }
 
   text(): string {
     const note = this.#dropped > 0 ? `\n[${this.#dropped} bytes left out]\n` : ''
-    return `${Buffer.concat(this.#head)}${note}${this.#tail}`
-  }
-}
-
-function killGroup(pid: number | undefined): void {
-  if (pid === undefined || pid <= 1) return
-  try {
-    process.kill(-pid, constants.signals.SIGKILL)
-  } catch {
-    // Already gone.
+    return `${this.#head}${note}${this.#tail}`
   }
 }
 
@@ -169,29 +157,135 @@ const PREFIX = 'b-'
 const FOLDER_NAME = /^b-[A-Za-z0-9]{6}$/
 /** Age at which a temporary folder counts as left behind, ms. */
 const STALE_MS = 3_600_000
-/** Errors of a tree that the gateway may not write to. */
-const CLOSED: ReadonlySet<string> = new Set(['EROFS', 'EACCES', 'EPERM'])
 
 /**
- * Makes a temporary folder for one tool below `parent`, or among the system's where the tree is read-only: the needs of its functions
- * are looked up there, too.
+ * Makes a temporary folder for one tool below `parent`, or among the system's where the tree is read-only: dependencies of its
+ * functions are read there, too.
  * @throws Error, an UnsafePathError where a link is in the way
  */
 export function makeToolFolder(parent: OwnFolder, clock: Clock): OwnFolder {
   try {
     parent.make()
   } catch (error) {
-    if (!CLOSED.has((error as NodeJS.ErrnoException).code ?? '')) throw error
+    if (!isDenied(error)) throw error
     return new OwnFolder(tmpdir()).makeTemporary(PREFIX)
   }
   removeStale(parent, FOLDER_NAME, clock)
   return parent.makeTemporary(PREFIX)
 }
 
+/** True for what the system does not let this process do. */
+export function isDenied(thrown: unknown): boolean {
+  return /^(?:EACCES|EPERM|EROFS)$/.test(String((thrown as NodeJS.ErrnoException).code))
+}
+
 /** Deletes temporary folders that a gateway left when it was killed. @param names - of such folders */
 export function removeStale(parent: OwnFolder, names: RegExp, clock: Clock): void {
   for (const { name, stats } of parent.list(names)) {
     if (stats.isDirectory() && clock.wall() - stats.mtimeMs > STALE_MS) parent.remove(name)
+  }
+}
+
+export interface BuildTools {
+  /** Aborted when the work is not wanted any more; its tools are killed then. */
+  readonly signal: AbortSignal
+  /** The user of the tools; absent where functions are not kept apart by users. */
+  readonly user?: ToolUser | null
+  run(run: ToolCommand): Promise<ToolResult>
+  /** The tools of a shared pack: no function may change what others load. @param folder - full path of the pack */
+  forPack?(folder: string): BuildTools
+}
+
+interface ToolCommand extends Pick<ToolRun, 'command' | 'args' | 'cwd'> {
+  env?: Readonly<Record<string, string>>
+  /** The folder that the tool may write to where it runs as a user: below that of the user. */
+  owns?: OwnFolder
+}
+
+export interface ToolsOptions {
+  clock: Clock
+  /** Folder for temporary files of tools; made when needed. */
+  temporaryFolder: OwnFolder
+  hostEnv: HostEnv
+  /** Builds are closed to other users of the machine, and tools have no capability of this process. */
+  isPrivate: boolean
+  /**
+   * The user whose rights tools have where functions are kept apart by users: null or absent elsewhere.
+   * @param key - of a function, or `pack <folder>`
+   * @throws Error when no user is left
+   */
+  toolUserOf?(key: string): ToolUser | null
+  /** The user of package tools elsewhere; absent: that of this process. */
+  toolOwner?: ToolOwner | null
+  /** Steps of priority that tools stand below this process; absent: none. */
+  nice?: number
+}
+
+/** What of a builder its tools depend on. */
+interface ToolsBuilder {
+  timeoutMs: number
+  /** The environment of the tools; default that of builds. */
+  toEnv?(hostEnv: HostEnv): Record<string, string>
+}
+
+/**
+ * Calls work with the tools of a builder, and deletes their temporary files afterwards.
+ * @param use - `key`: of the function whose user the tools have; null for none
+ */
+export async function withTools<T>(
+  options: ToolsOptions,
+  { timeoutMs, toEnv = toToolHostEnv }: ToolsBuilder,
+  { key, signal }: { key: string | null; signal: AbortSignal },
+  work: (tools: BuildTools) => T | Promise<T>,
+): Promise<T> {
+  const { clock, hostEnv, isPrivate, nice = 0, toolOwner, temporaryFolder, toolUserOf } = options
+  const made: { folder: OwnFolder; user: ToolUser | null }[] = []
+  const toTools = (name: string | null): BuildTools => {
+    // One limit for all steps of a build.
+    const endsAt = clock.monotonic() + timeoutMs
+    const user = name === null ? null : (toolUserOf?.(name) ?? null)
+    const owner = user === null ? (toolOwner ?? null) : null
+    // Made when the first tool runs: most functions are ready as they are.
+    let folder: OwnFolder | null = null
+    const toFolder = (): string => {
+      if (folder !== null) return folder.path
+      folder = makeToolFolder(user?.folder ?? temporaryFolder, clock)
+      made.push({ folder, user })
+      user?.give(folder)
+      return folder.path
+    }
+    return {
+      signal,
+      user,
+      run: async ({ command, args, cwd, env, owns }) => {
+        if (owns !== undefined) user?.give(owns)
+        const asOwner = (await owner?.of(command)) ?? null
+        const own = toEnv(hostEnv)
+        const base = user !== null ? toUserToolEnv(own, user.home) : asOwner !== null ? owner!.toEnv(own) : own
+        const temporary = toFolder()
+        const run = {
+          command,
+          args,
+          cwd,
+          env: { ...base, TMPDIR: temporary, GOTMPDIR: temporary, ...env },
+          timeoutMs: Math.max(1, endsAt - clock.monotonic()),
+          isPlain: isPrivate,
+          user: user ?? asOwner,
+          nice,
+          signal,
+        }
+        return runTool(run, clock)
+      },
+      forPack: path => toTools(`pack ${path}`),
+    }
+  }
+  try {
+    return await work(toTools(key))
+  } finally {
+    for (const { folder, user } of made) {
+      if (user === null) folder.removeAll()
+      else await user.remove(folder)
+    }
   }
 }
 
@@ -213,7 +307,6 @@ const PROBE =
 export class ToolOwner {
   readonly #options: ToolOwnerOptions
   readonly #user: UserOfTool
-  /** By the full path of a program. */
   readonly #known = new Map<string, Promise<UserOfTool | null>>()
 
   private constructor(options: ToolOwnerOptions, user: UserOfTool) {
@@ -250,7 +343,7 @@ export class ToolOwner {
 
   /** @returns the first path that the user cannot reach, null when all can be */
   #probe(paths: readonly string[]): Promise<string | null> {
-    const args = [...toPrivileges({ isPlain: true, user: this.#user }), '--', '/bin/sh', '-c', PROBE, 'sh', ...paths]
+    const args = [...toPrivileges({ isPlain: true, user: this.#user }), '--', SHELL, '-c', PROBE, 'sh', ...paths]
     return new Promise(resolve => {
       execFile(SETPRIV, args, { cwd: '/', env: { PATH: process.env.PATH } }, (error, output) =>
         resolve(error === null ? null : output || paths[0]!),

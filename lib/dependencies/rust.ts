@@ -4,41 +4,35 @@
  * Owner: §2.16, pages dependencies/resolve and runtimes/rust.
  */
 
-import { createHash } from 'node:crypto'
 import { existsSync, readFileSync, symlinkSync } from 'node:fs'
-import { dirname, isAbsolute, join } from 'node:path'
+import { dirname, isAbsolute, join, resolve } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
+import type { HostEnv } from '../core/host.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
-import { BuildKey, Workspace } from './build-cache.ts'
+import { BuildKey, digestOf, Workspace } from './build-cache.ts'
 import {
   below,
   blankOut,
   type Builder,
   type BuildPlan,
-  type BuildTools,
-  compilerError,
-  type CompilerPlace,
   filesBelow,
   filesOfPackages,
+  isFolder,
   lineOf,
   readOptional,
   RUST_TEXT,
-  sourceError,
   toFolderName,
   type Toolchain,
-  toOldError,
-  toolError,
   workerSources,
 } from './build.ts'
-import { packageNameOf, pathCratesOf, toManifest } from './cargo-manifest.ts'
-import type { ToolResult } from './run-tool.ts'
+import type { BuildTools, ToolResult } from './run-tool.ts'
+import { compilerError, sourceError, toOldError, toolError } from './tool-failure.ts'
 
 interface RustOptions {
   functionsRoot: string
   isPrivate: boolean
-  /** Full path of the folder with the worker's package. */
   workerFolder: string
   cargoHome: CargoHome
   timeoutMs: number
@@ -63,32 +57,27 @@ const SIGNATURE_HINT =
   'write pub fn handler(event: serde_json::Value) -> serde_json::Value, or -> Result<serde_json::Value, E> where E: Display'
 
 export function createRustBuilder(options: RustOptions): Builder {
-  const worker = workerSources(options.workerFolder, name => /\.(?:rs|toml)$/.test(name))
+  const { timeoutMs, workerFolder } = options
+  const worker = workerSources(workerFolder, name => /\.(?:rs|toml)$/.test(name))
   return {
     runtime: 'rust',
     // Cargo lets one build at a time into the shared folder of results.
     concurrency: 1,
-    timeoutMs: options.timeoutMs,
+    timeoutMs,
     manifests: ['Cargo.toml', 'Cargo.lock', 'rust-toolchain', 'rust-toolchain.toml'],
-    readVersion: (program, tools, cwd) => readVersion(program, tools, cwd, options.timeoutMs),
+    readVersion: async (program, tools) => {
+      const read = async (command: string, flag: string) => {
+        const result = await tools.run({ command, args: [flag], cwd: '/' })
+        if (result.code === 0) return result.output.trim()
+        throw toolError(`${command} ${flag}`, result, timeoutMs, 'install a Rust toolchain from https://rustup.rs')
+      }
+      const versions = (await Promise.all([read(program, '-V'), read('rustc', '-vV')])).join('\n')
+      const minor = toMinor(versions)
+      if (minor < OLDEST_MINOR) throw toOldError(`rustc 1.${minor}`, `1.${OLDEST_MINOR}`)
+      return versions
+    },
     plan: (fn, toolchain) => new RustBuild(fn, options, worker()).plan(toolchain),
   }
-}
-
-async function readVersion(program: string, tools: BuildTools, cwd: string, timeoutMs: number): Promise<string> {
-  const commands: [string, string][] = [
-    [program, '-V'],
-    ['rustc', '-vV'],
-  ]
-  const results = await Promise.all(commands.map(([command, flag]) => tools.run({ command, args: [flag], cwd })))
-  for (const [at, result] of results.entries()) {
-    if (result.code !== 0)
-      throw toolError(commands[at]!.join(' '), result, timeoutMs, 'install a Rust toolchain from https://rustup.rs')
-  }
-  const versions = results.map(({ output }) => output.trim()).join('\n')
-  const minor = toMinor(versions)
-  if (minor < OLDEST_MINOR) throw toOldError(`rustc 1.${minor}`, `1.${OLDEST_MINOR}`)
-  return versions
 }
 
 class RustBuild {
@@ -97,110 +86,110 @@ class RustBuild {
   readonly #worker: ReadonlyMap<string, string>
   readonly #workspace: Workspace
   readonly #id: string
+  readonly #symbol: string
+  /** Texts of the user's `Cargo.toml` and `Cargo.lock`; null where they are missing. */
+  readonly #manifest: string | null
+  readonly #lock: string | null
 
   constructor(fn: FunctionVersion, options: RustOptions, worker: ReadonlyMap<string, string>) {
     this.#fn = fn
     this.#options = options
     this.#worker = worker
     this.#workspace = new Workspace(fn, '.rust-build', options.isPrivate)
-    this.#id = createHash('sha256').update(fn.entryPath).digest('hex').slice(0, 12)
+    this.#id = digestOf(fn.entryPath, 12)
+    this.#symbol = fn.callable.names[0]!
+    this.#manifest = readOptional(join(fn.fnDir, 'Cargo.toml'))
+    this.#lock = readOptional(join(fn.fnDir, 'Cargo.lock'))
   }
 
   plan(toolchain: Toolchain): BuildPlan {
-    const [symbol] = this.#fn.callable.names as [string]
-    this.#checkSymbol(symbol)
-    const { fnDir } = this.#fn
-    const user = readOptional(join(fnDir, 'Cargo.toml'))
-    const lock = readOptional(join(fnDir, 'Cargo.lock'))
+    this.#checkSymbol()
+    const { fnDir, entryPath } = this.#fn
     const key = new BuildKey()
       .add('recipe', RECIPE)
       .add('toolchain', toolchain.version)
-      .add('symbol', symbol)
-      .add('entry', below(fnDir, this.#fn.entryPath))
-      .add('lock', lock)
+      .add('symbol', this.#symbol)
+      .add('entry', below(fnDir, entryPath))
+      .add('lock', this.#lock)
     for (const name of ['rust-toolchain', 'rust-toolchain.toml']) key.add(name, readOptional(join(fnDir, name)))
     for (const [name, text] of this.#worker) key.add(name, text)
     for (const path of this.#inputs()) key.add(below(fnDir, path), readFileSync(path))
     const id = key.toString()
-    return this.#workspace.plan(id, tools => this.#build(tools, toolchain, id, symbol, user, lock))
+    return this.#workspace.plan(id, tools => this.#build(tools, toolchain, id))
   }
 
-  /** @throws GatewayError when the handler file has no such public function */
-  #checkSymbol(symbol: string): void {
-    const text = readFileSync(this.#fn.entryPath, 'utf8')
-    const code = blankOut(text, RUST_TEXT)
+  /** The declaration of the callable: its line, and the words before `fn`. Null when there is none. */
+  #findDeclaration(code: string): { line: number; qualifiers: string } | null {
+    const pattern = new RegExp(`^([ \\t]*(?:[a-z]+(?:\\([^)]*\\))?[ \\t]+)*)fn\\s+${this.#symbol}\\b`, 'm')
+    const found = pattern.exec(code)
+    if (found === null) return null
+    return { line: lineOf(code, found.index + found[0].search(/\S/)), qualifiers: found[1]! }
+  }
+
+  #readCode(): string {
+    return blankOut(readFileSync(this.#fn.entryPath, 'utf8'), RUST_TEXT)
+  }
+
+  #checkSymbol(): void {
+    const symbol = this.#symbol
+    const code = this.#readCode()
     // A re-export may come from anywhere; the compiler knows.
     if (new RegExp(`^\\s*pub\\s+use\\s[^;]*\\b(?:${symbol}|\\*)`, 'm').test(code)) return
-    const found = declarationOf(symbol).exec(code)
-    const file = this.#fn.entryFile
-    if (found === null)
-      throw sourceError(`${file}: no function pub fn ${symbol}`, { file, line: 1, hint: SIGNATURE_HINT })
-    const line = lineOf(code, found.index + found[0].search(/\S/))
-    const { qualifiers = '' } = found.groups ?? {}
-    if (/\basync\b/.test(qualifiers)) {
-      throw sourceError(`${file}:${line}: ${symbol} must not be async: calls run on threads`, {
-        file,
-        line,
-        hint: SIGNATURE_HINT,
-      })
-    }
-    if (!/\bpub\s+$|\bpub\s+(?!\s*\()/.test(qualifiers)) {
-      throw sourceError(`${file}:${line}: ${symbol} must be pub`, { file, line, hint: SIGNATURE_HINT })
-    }
+    const { entryFile: file } = this.#fn
+    const { line, qualifiers } = this.#findDeclaration(code) ?? { line: 1, qualifiers: null }
+    const fail = (message: string) => sourceError(message, { file, line, hint: SIGNATURE_HINT })
+    if (qualifiers === null) throw fail(`${file}: no function pub fn ${symbol}`)
+    if (/\basync\b/.test(qualifiers)) throw fail(`${file}:${line}: ${symbol} must not be async: calls run on threads`)
+    if (!/\bpub\s+$|\bpub\s+(?!\s*\()/.test(qualifiers)) throw fail(`${file}:${line}: ${symbol} must be pub`)
   }
 
   /** Sources, manifests and what sources include as text or bytes. */
   #inputs(): string[] {
-    const found = new Set(filesBelow(this.#fn.fnDir, name => name.endsWith('.rs') || name === 'Cargo.toml'))
-    for (const path of [...found]) {
-      if (!path.endsWith('.rs')) continue
+    const own = filesBelow(this.#fn.fnDir, name => name.endsWith('.rs') || name === 'Cargo.toml')
+    const found = new Set(own)
+    for (const path of own.filter(path => path.endsWith('.rs'))) {
       for (const [, name] of readFileSync(path, 'utf8').matchAll(/\binclude(?:_str|_bytes)?!\s*\(\s*"([^"]+)"/g)) {
-        const included = isAbsolute(name as string) ? (name as string) : join(dirname(path), name as string)
+        const included = resolve(dirname(path), name!)
         if (readOptional(included) !== null) found.add(included)
       }
     }
     return [...found, ...filesOfPackages(pathCratesOf(this.#fn.fnDir))].sort()
   }
 
-  async #build(
-    tools: BuildTools,
-    toolchain: Toolchain,
-    key: string,
-    symbol: string,
-    own: string | null,
-    lock: string | null,
-  ): Promise<void> {
+  async #build(tools: BuildTools, { program, version }: Toolchain, key: string): Promise<void> {
     const workspace = this.#workspace
+    const { cargoHome, workerFolder } = this.#options
     const user = tools.user ?? null
     workspace.prepare(user)
-    const manifest = toManifest(own, {
+    const manifest = toManifest(this.#manifest, {
       id: this.#id,
       entryPath: this.#fn.entryPath,
       fnDir: this.#fn.fnDir,
-      workerFolder: this.#options.workerFolder,
-      pins: toMinor(toolchain.version) < OLD_COMPILER.below ? OLD_COMPILER.pins : {},
+      workerFolder,
+      pins: toMinor(version) < OLD_COMPILER.below ? OLD_COMPILER.pins : {},
     })
     workspace.write('Cargo.toml', manifest)
-    workspace.write('src/main.rs', `fn main() {\n    fngw_worker::serve(handler_${this.#id}::${symbol})\n}\n`)
-    if (lock !== null) workspace.write('Cargo.lock', lock)
+    const main = `fn main() {\n    fngw_worker::serve(handler_${this.#id}::${this.#symbol})\n}\n`
+    workspace.write('src/main.rs', main)
+    if (this.#lock !== null) workspace.write('Cargo.lock', this.#lock)
     // A panic must be caught: one of a call does not end the process.
-    const env = { ...this.#options.cargoHome.prepare(user), CARGO_PROFILE_RELEASE_PANIC: 'unwind' }
-    const cargo = (args: string[]) =>
-      tools.run({ command: toolchain.program, args, cwd: workspace.tools.path, env, owns: workspace.tools })
-    const program = join(this.#options.cargoHome.targetOf(user), 'release', `fn_${this.#id}`)
-    // Cargo looks at the times of files alone: one that is put back as it was before the last build it would not compile.
-    if (existsSync(program)) {
-      for (const name of this.#crates(manifest)) await cargo(['clean', '--release', '--quiet', '--offline', '-p', name])
+    const env = { ...cargoHome.prepare(user), CARGO_PROFILE_RELEASE_PANIC: 'unwind' }
+    const cwd = workspace.tools.path
+    const cargo = (...args: string[]) => tools.run({ command: program, args, cwd, env, owns: workspace.tools })
+    const build = (...flags: string[]) =>
+      cargo('build', '--release', '--quiet', '--color', 'never', '--message-format', 'short', ...flags)
+    const binary = join(cargoHome.targetOf(user), 'release', `fn_${this.#id}`)
+    // Cargo compares the times of files alone: one that is put back as it was before the last build it would not compile.
+    if (existsSync(binary)) {
+      for (const name of this.#crates(manifest)) await cargo('clean', '--release', '--quiet', '--offline', '-p', name)
     }
-    const args = ['build', '--release', '--quiet', '--color', 'never', '--message-format', 'short']
-    const run = (more: string[]) => cargo([...args, ...more])
     // Crates that were fetched once are enough, and asking the network first would make every build depend on it.
-    let result = await run(['--offline'])
-    if (result.code !== 0 && /offline/i.test(result.output) && !result.timedOut) result = await run([])
+    let result = await build('--offline')
+    if (result.code !== 0 && /offline/i.test(result.output) && !result.timedOut) result = await build()
     // Another gateway that builds the same may have let cargo forget it meanwhile.
-    if (result.code === 0 && !existsSync(program)) result = await run(['--offline'])
-    if (result.code !== 0) throw this.#toError(result, symbol, own !== null)
-    await workspace.finish(key, program)
+    if (result.code === 0 && !existsSync(binary)) result = await build('--offline')
+    if (result.code !== 0) throw this.#toError(result, cwd)
+    await workspace.finish(key, binary)
   }
 
   /** Names of the crates whose sources are part of the key: the function's own, and those that it names by path. */
@@ -210,43 +199,31 @@ class RustBuild {
     return [...new Set(names.filter(name => name !== null))]
   }
 
-  #toError(result: ToolResult, symbol: string, hasManifest: boolean): GatewayError {
-    if (result.timedOut || result.problem !== null) return toolError('cargo build', result, this.#options.timeoutMs)
-    const root = `${this.#options.functionsRoot}/`
-    const lines: string[] = []
-    let first: CompilerPlace | null = null
-    for (const line of result.output.split('\n')) {
-      const match = /^(.+?\.rs):(\d+):(\d+): (error.*)$/.exec(line)
-      if (match === null) continue
-      const [, path = '', lineText = '', column = '', message = ''] = match
-      if (path === 'src/main.rs') return this.#toSignatureError(message, symbol)
-      const file = path.startsWith(root) ? path.slice(root.length) : path
-      if (path.startsWith(root)) first ??= { file, line: Number(lineText), column: Number(column) }
-      lines.push(`${file}:${lineText}:${column}: ${message}`)
+  #toError(result: ToolResult, cwd: string): GatewayError {
+    const { functionsRoot, timeoutMs } = this.#options
+    const { entryFile: file, fnDir } = this.#fn
+    const isRun = !result.timedOut && result.problem === null
+    // A message about the generated call: the cause is the handler's signature.
+    const generated = isRun ? /^src\/main\.rs:\d+:\d+: (error.*)$/m.exec(result.output) : null
+    if (generated !== null) {
+      const line = this.#findDeclaration(this.#readCode())?.line ?? 1
+      const rule = `${this.#symbol} must take a serde_json::Value and return one (${generated[1]})`
+      return sourceError(`build failed: ${file}:${line}: ${rule}`, { file, line, hint: SIGNATURE_HINT })
     }
-    const where = toFolderName(this.#options.functionsRoot, this.#fn.fnDir)
+    const compiler = {
+      action: 'cargo build',
+      timeoutMs,
+      functionsRoot,
+      cwd,
+      pattern: /^(?<path>.+?\.rs):(?<line>\d+):(?<column>\d+): (?<message>error.*)$/,
+      sourceOf: (path: string) => (this.#inputs().includes(path) ? readFileSync(path, 'utf8') : null),
+    }
     const isCrateMissing = /unresolved import|undeclared crate|unlinked crate|E0432|E0433/.test(result.output)
-    const hint = isCrateMissing
-      ? `name the crate under [dependencies] in ${where === '.' ? '' : `${where}/`}Cargo.toml${hasManifest ? '' : ' (there is none yet)'}`
-      : undefined
-    const path = first === null ? null : `${root}${first.file}`
-    const source = path !== null && this.#inputs().includes(path) ? readFileSync(path, 'utf8') : null
-    return compilerError('cargo build', result, this.#options.timeoutMs, { lines, first, source }, hint)
+    const where = toFolderName(functionsRoot, fnDir)
+    const cargoToml = `${where === '.' ? '' : `${where}/`}Cargo.toml${this.#manifest === null ? ' (there is none yet)' : ''}`
+    const hint = isCrateMissing ? `name the crate under [dependencies] in ${cargoToml}` : undefined
+    return compilerError(result, compiler, hint)
   }
-
-  /** The compiler speaks of the generated call; the fault is in the handler's signature. */
-  #toSignatureError(message: string, symbol: string): GatewayError {
-    const code = blankOut(readFileSync(this.#fn.entryPath, 'utf8'), RUST_TEXT)
-    const found = declarationOf(symbol).exec(code)
-    const line = found === null ? 1 : lineOf(code, found.index + found[0].search(/\S/))
-    const file = this.#fn.entryFile
-    const text = `build failed: ${file}:${line}: ${symbol} must take a serde_json::Value and return one (${message})`
-    return sourceError(text, { file, line, hint: SIGNATURE_HINT })
-  }
-}
-
-function declarationOf(symbol: string): RegExp {
-  return new RegExp(`^(?<qualifiers>[ \\t]*(?:[a-z]+(?:\\([^)]*\\))?[ \\t]+)*)fn\\s+${symbol}\\b`, 'm')
 }
 
 /** The second number of the compiler's version; a large one when it has none. */
@@ -258,8 +235,6 @@ function toMinor(versions: string): number {
 const USER_FILES = ['config.toml', 'config', 'credentials.toml', 'credentials']
 /** Folders in which cargo makes folders and files. */
 const HOME_FOLDERS = ['registry', 'git']
-const PROFILE_FOLDER = 'release'
-const OWN_TARGET = 'rust'
 
 /**
  * The folders for crates: those of the environment when it names them, else `cargo` and `rust` below the build folder, so
@@ -274,16 +249,16 @@ export class CargoHome {
   readonly #ownTarget: OwnFolder | null
   readonly #userFolder: string | null
 
-  constructor(build: OwnFolder, hostEnv: Readonly<Record<string, string | undefined>>) {
-    this.#home = hostEnv.CARGO_HOME === undefined ? build.below('cargo') : null
-    this.#ownTarget = hostEnv.CARGO_TARGET_DIR === undefined ? build.below('rust') : null
-    this.#target = hostEnv.CARGO_TARGET_DIR ?? build.below('rust').path
-    this.#userFolder = hostEnv.HOME === undefined ? null : join(hostEnv.HOME, '.cargo')
+  constructor(build: OwnFolder, { CARGO_HOME, CARGO_TARGET_DIR, HOME }: HostEnv) {
+    this.#home = CARGO_HOME === undefined ? build.below('cargo') : null
+    this.#ownTarget = CARGO_TARGET_DIR === undefined ? build.below('rust') : null
+    this.#target = CARGO_TARGET_DIR ?? build.below('rust').path
+    this.#userFolder = HOME === undefined ? null : join(HOME, '.cargo')
   }
 
   /** Full path of the folder for compiled crates. @param user - builds; null: the gateway does */
   targetOf(user: ToolUser | null): string {
-    return user === null ? this.#target : join(user.home, OWN_TARGET)
+    return user === null ? this.#target : join(user.home, 'rust')
   }
 
   /**
@@ -291,19 +266,178 @@ export class CargoHome {
    * @throws UnsafePathError when cargo would be led elsewhere by a link
    */
   prepare(user: ToolUser | null = null): Readonly<Record<string, string>> {
-    if (user !== null) return { CARGO_TARGET_DIR: this.targetOf(user) }
+    const variables = { CARGO_TARGET_DIR: this.targetOf(user) }
+    if (user !== null) return variables
     this.#ownTarget?.checkEntries()
-    this.#ownTarget?.below(PROFILE_FOLDER).checkEntries()
-    const variables = { CARGO_TARGET_DIR: this.#target }
-    if (this.#home === null) return variables
-    for (const name of HOME_FOLDERS) this.#home.below(name).checkEntries()
-    this.#home.checkEntries(USER_FILES)
-    this.#home.make()
+    this.#ownTarget?.below('release').checkEntries()
+    const home = this.#home
+    if (home === null) return variables
+    for (const name of HOME_FOLDERS) home.below(name).checkEntries()
+    home.checkEntries(USER_FILES)
+    home.make()
+    const taken = home.list(/^/).map(({ name }) => name)
     for (const name of this.#userFolder === null ? [] : USER_FILES) {
       const from = join(this.#userFolder!, name)
-      const isTaken = this.#home.list(/^/).some(entry => entry.name === name)
-      if (existsSync(from) && !isTaken) symlinkSync(from, this.#home.pathOf(name))
+      if (existsSync(from) && !taken.includes(name)) symlinkSync(from, home.pathOf(name))
     }
-    return { ...variables, CARGO_HOME: this.#home.path }
+    return { ...variables, CARGO_HOME: home.path }
   }
+}
+
+// The Cargo.toml of a build: the user's own with our targets in it. TOML is taken apart only as far as needed: into
+// tables and their entries, whose text stays as it is.
+
+interface ManifestOptions {
+  /** Letters, digits and `_`, one for each handler file: all functions of a root share one folder of build results. */
+  id: string
+  entryPath: string
+  /** Folder that relative paths of the user's manifest start from. */
+  fnDir: string
+  workerFolder: string
+  /** Versions of crates that a manifest of our own asks for: by name, for an old compiler. */
+  pins: Readonly<Record<string, string>>
+}
+
+interface Entry {
+  /** First part of a dotted key, without quotes; '' for comments and blank lines. */
+  key: string
+  text: string
+}
+
+interface Table {
+  /** Text of the header line; '' for what comes before the first one. */
+  header: string
+  /** Name without brackets and quotes: `dependencies.serde`. */
+  name: string
+  entries: Entry[]
+}
+
+/** Tables that say how the user's package is built or tested, and what a folder above might say. */
+const DROPPED_TABLES =
+  /^(?:lib|bin|example|test|bench|workspace|lints|badges|dev-dependencies|build-dependencies)(?:\.|$)/
+const DROPPED_KEYS =
+  /^(?:auto(?:benches|bins|examples|lib|tests)|build|default-run|exclude|include|license-file|links|publish|readme|workspace)$/
+const WITH_PATHS = /(?:^|\.)(?:dependencies|patch)(?:\.|$)/
+const PACKAGE_DEFAULTS: Readonly<Record<string, string>> = { name: 'handler', version: '0.0.0', edition: '2021' }
+
+/** @param user - text of the user's Cargo.toml, null without one */
+export function toManifest(user: string | null, options: ManifestOptions): string {
+  const tables = user === null ? [] : parseTables(user).filter(({ name }) => !DROPPED_TABLES.test(name))
+  const own = tableOf(tables, 'package')
+  own.entries = own.entries.filter(({ key }) => !DROPPED_KEYS.test(key))
+  for (const [key, value] of Object.entries(PACKAGE_DEFAULTS)) {
+    if (!own.entries.some(entry => entry.key === key)) own.entries.push({ key, text: `${key} = "${value}"` })
+  }
+  for (const key of ['autobins', 'autoexamples', 'autotests', 'autobenches'])
+    own.entries.push({ key, text: `${key} = false` })
+  for (const table of tables) {
+    if (!WITH_PATHS.test(table.name)) continue
+    for (const entry of table.entries) entry.text = withFullPaths(entry.text, options.fnDir)
+  }
+  const dependencies = tableOf(tables, 'dependencies')
+  const has = (name: string) =>
+    dependencies.entries.some(({ key }) => key === name) || tables.some(table => table.name === `dependencies.${name}`)
+  for (const [key, version] of Object.entries({ serde_json: '1', ...(user === null && options.pins) })) {
+    if (!has(key)) dependencies.entries.push({ key, text: `${key} = "${version}"` })
+  }
+  dependencies.entries.push({
+    key: 'fngw_worker',
+    text: `fngw_worker = { path = ${JSON.stringify(options.workerFolder)} }`,
+  })
+  const hasProfile = tables.some(({ name }) => name === 'profile.release')
+  if (!hasProfile) tableOf(tables, 'profile.release').entries.push({ key: 'strip', text: 'strip = true' })
+  const targets = `[lib]
+name = "handler_${options.id}"
+path = ${JSON.stringify(options.entryPath)}
+
+[[bin]]
+name = "fn_${options.id}"
+path = "src/main.rs"
+
+[workspace]
+`
+  const texts = tables.map(({ header, entries }) => [header, ...entries.map(({ text }) => text)].join('\n').trim())
+  return `${[...texts.filter(text => text !== ''), targets].join('\n\n')}`
+}
+
+/** Name of the package of a Cargo.toml, null for one without. */
+export function packageNameOf(manifest: string): string | null {
+  const name = tableOf(parseTables(manifest), 'package').entries.find(({ key }) => key === 'name')
+  return /=\s*["']([\w-]+)["']/.exec(name?.text ?? '')?.[1] ?? null
+}
+
+function tableOf(tables: Table[], name: string): Table {
+  const known = tables.find(table => table.name === name)
+  if (known !== undefined) return known
+  const made = { header: `[${name}]`, name, entries: [] }
+  tables.push(made)
+  return made
+}
+
+/** Comments and quoted text; text of one line that is not closed ends with its line. */
+const TOML_TEXT = /#[^\n]*|"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|'[^'\n]*'?/g
+
+/** Cuts a TOML text at its headers; a `[` inside a value that spans lines begins no table. */
+export function parseTables(text: string): Table[] {
+  const toml = text.replace(/^\uFEFF/, '').replace(/\r\n/g, '\n')
+  const code = toml.replace(TOML_TEXT, found => ' '.repeat(found.length))
+  const tables: Table[] = [{ header: '', name: '', entries: [] }]
+  for (let at = 0; at < toml.length; ) {
+    const end = toml.indexOf('\n', at)
+    const lineEnd = end === -1 ? toml.length : end
+    const line = toml.slice(at, lineEnd)
+    const header = /^\s*\[\[?([^\]]+)\]\]?\s*(?:#.*)?$/.exec(line)
+    const key = /^\s*("[^"]+"|'[^']+'|[A-Za-z0-9_-]+)\s*[.=]/.exec(line)?.[1]
+    if (header !== null) tables.push({ header: line, name: toPlainKey(header[1] as string), entries: [] })
+    const entryEnd = header === null && key !== undefined ? endOfValue(code, at + line.indexOf('=') + 1) : lineEnd
+    const entry = { key: key === undefined ? '' : toPlainKey(key), text: toml.slice(at, entryEnd) }
+    if (header === null) tables.at(-1)!.entries.push(entry)
+    at = entryEnd + 1
+  }
+  return tables
+}
+
+/**
+ * The end of the line in which a value ends: after open brackets and text of several lines.
+ * @param code - without comments and quoted text
+ */
+function endOfValue(code: string, from: number): number {
+  let depth = 0
+  for (const mark of code.slice(from).matchAll(/[[{\]}\n]/g)) {
+    if (mark[0] === '\n' && depth <= 0) return from + mark.index
+    if (mark[0] !== '\n') depth += '[{'.includes(mark[0]) ? 1 : -1
+  }
+  return code.length
+}
+
+function toPlainKey(key: string): string {
+  const parts = key.match(/"[^"]*"|'[^']*'|[^.\s]+/g) ?? []
+  return parts.map(part => part.replace(/^(["'])(.*)\1$/, '$2')).join('.')
+}
+
+function withFullPaths(text: string, folder: string): string {
+  return text.replace(
+    /\b(path\s*=\s*)(?:"([^"]*)"|'([^']*)')/g,
+    (whole, start: string, double?: string, single?: string) => {
+      const path = double ?? single ?? ''
+      return isAbsolute(path) ? whole : `${start}${JSON.stringify(join(folder, path))}`
+    },
+  )
+}
+
+const CARGO_PATH = /\bpath\s*=\s*(?:"([^"]*)"|'([^']*)')/g
+
+/** Full paths of the folders of crates that a folder's `Cargo.toml` names by path, and that these name. */
+export function pathCratesOf(folder: string): string[] {
+  const seen = new Set([folder])
+  for (const crate of seen) {
+    const text = readOptional(join(crate, 'Cargo.toml'))?.replace(/^\s*#.*$/gm, '') ?? ''
+    // In its own tables `path` is a file: the one of a target.
+    for (const [, double, single] of text.matchAll(CARGO_PATH)) {
+      const path = resolve(crate, double ?? single ?? '')
+      if (isFolder(path)) seen.add(path)
+    }
+  }
+  seen.delete(folder)
+  return [...seen]
 }

@@ -1,10 +1,14 @@
 import { symlinkSync } from 'node:fs'
 import t from 'tap'
 import { checkComposerSources, ComposerLock, ComposerManifest } from '../../lib/dependencies/composer-manifest.ts'
+import { FilePackages } from '../../lib/dependencies/file-packages.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const manifestOf = (json: object) => new ComposerManifest(JSON.stringify(json, null, 2), 'shop/f/composer.json')
 const paths = (...urls: string[]) => ({ repositories: urls.map(url => ({ type: 'path', url })) })
+
+const packagesOf = (functionsRoot: string, label: string, allowSources: boolean) =>
+  new FilePackages({ functionsRoot, allowSources }, label, 'vendor')
 
 function makeBed(t: { teardown: (done: () => void) => void }) {
   const tree = makeTree({
@@ -19,7 +23,7 @@ function makeBed(t: { teardown: (done: () => void) => void }) {
   })
   t.teardown(tree.cleanup)
   const check = (json: object, lock: ComposerLock | null = null, allowSources = false) =>
-    checkComposerSources(manifestOf(json), lock, tree.path('shop/f'), { root: tree.root, allowSources })
+    checkComposerSources(manifestOf(json), lock, packagesOf(tree.root, 'shop/f', allowSources))
       .files.map(file => file.slice(tree.root.length + 1))
       .sort()
   return { tree, check }
@@ -109,10 +113,7 @@ t.test('[dependencies/php.2] with FN_PHP_PACKAGE_SOURCES=1 a path may lead out o
   const tree = makeTree({ 'root/f/composer.json': '{}', 'lib/composer.json': '{}' })
   t.teardown(tree.cleanup)
   const check = (allowSources: boolean) =>
-    checkComposerSources(manifestOf(paths('../../lib')), null, tree.path('root/f'), {
-      root: tree.path('root'),
-      allowSources,
-    }).files
+    checkComposerSources(manifestOf(paths('../../lib')), null, packagesOf(tree.path('root'), 'f', allowSources)).files
   t.same(check(true), [tree.path('lib/composer.json')])
   t.throws(() => check(false), {
     message: /is not in the functions root/,

@@ -1,10 +1,9 @@
 import { readdirSync } from 'node:fs'
 import t from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
-import { Dependencies } from '../../lib/dependencies/dependencies.ts'
+import { Dependencies, SharedPacks } from '../../lib/dependencies/dependencies.ts'
 import { PackageFolder, PackageSets } from '../../lib/dependencies/package-set.ts'
 import type { Builds } from '../../lib/dependencies/resolve.ts'
-import { SharedPacks } from '../../lib/dependencies/shared-packs.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'
@@ -36,7 +35,7 @@ t.test('[bin/deps.2, bin/deps.4] what is asked for goes to the builds; sets in u
   t.equal(outcomes.length, 2)
 
   const keys = ['1', '2'].map(digit => digit.repeat(32))
-  const sets = new PackageSets(new OwnFolder(root, '.svc', 'deps'), { clock: systemClock, isPrivate: false })
+  const sets = new PackageSets(root, { clock: systemClock, isPrivate: false })
   for (const key of keys) {
     const { signal } = new AbortController()
     const fill = async (draft: OwnFolder) => {
@@ -44,7 +43,7 @@ t.test('[bin/deps.2, bin/deps.4] what is asked for goes to the builds; sets in u
       return { resolvedPackages: [], unresolvedImports: [] }
     }
     const asker = { folder: path('a'), signature: '1' }
-    const set = await sets.ensure({ id: `python-${key}`, key, target: '.deps', signal, asker, count: () => 0, fill })
+    const set = await sets.ensure({ runtime: 'python', key, user: null, signal, asker, fill })
     if (key === keys[0]) await new PackageFolder(path('a'), '.deps').put(set)
   }
   new OwnFolder(path('a'), '.deps').write('.svc-deps-state.json', JSON.stringify({ runtime: 'python', set: keys[0] }))

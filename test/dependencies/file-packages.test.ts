@@ -1,11 +1,13 @@
 import { chmodSync, existsSync, readFileSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { digestFiles, FileCollector, findInside, stageFiles } from '../../lib/dependencies/file-packages.ts'
+import { FilePackages } from '../../lib/dependencies/file-packages.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const fail = (why: string) => new Error(why)
+const makePackages = (functionsRoot: string, label: string) =>
+  new FilePackages({ functionsRoot, allowSources: false }, label, 'node_modules')
 
 t.test(
   '[dependencies/install.11] packages in paths are copied to where the same path leads, without links and packages',
@@ -22,22 +24,25 @@ t.test(
     t.teardown(tree.cleanup)
     symlinkSync('../secret.txt', tree.path('lib/link.txt'))
     chmodSync(tree.path('lib/run.sh'), 0o755)
-    const collector = new FileCollector('node_modules')
-    t.ok(collector.add(tree.path('lib'), fail))
-    t.notOk(collector.add(tree.path('lib'), fail), 'known already')
-    t.ok(collector.add(tree.path('secret.txt'), fail), 'a single file')
+    const packages = makePackages(tree.root, 'shop/cart')
     const draft = new OwnFolder(tree.root, '.svc', 'draft')
-    const places = { folder: tree.path('shop/cart'), root: tree.root }
-    const { cwd, digest } = await stageFiles(draft, collector, places)
-    t.equal(digest, await digestFiles(collector, places.folder))
+    t.equal(await packages.stage(draft), draft, 'without packages')
+    t.ok(packages.add(tree.path('lib'), fail))
+    t.notOk(packages.add(tree.path('lib'), fail), 'known already')
+    t.ok(packages.add(tree.path('secret.txt'), fail), 'a single file')
+    await packages.digest()
+    const cwd = await packages.stage(draft)
     t.equal(cwd.path, tree.path('.svc/draft/tree/shop/cart'))
     t.equal(readFileSync(join(cwd.path, '../../lib/src/a.txt'), 'utf8'), 'a')
     t.equal(statSync(join(cwd.path, '../../lib/run.sh')).mode & 0o777, 0o755)
     for (const name of ['link.txt', 'node_modules', '.git'])
       t.notOk(existsSync(join(cwd.path, '../../lib', name)), name)
-    t.equal((await stageFiles(draft, { files: [] }, places)).cwd, draft)
-    const top = await stageFiles(draft, collector, { folder: tree.root, root: tree.root })
-    t.equal(top.cwd.path, tree.path('.svc/draft/tree'))
+    const top = makePackages(tree.root, '.')
+    top.add(tree.path('lib'), fail)
+    await top.digest()
+    t.equal((await top.stage(draft)).path, tree.path('.svc/draft/tree'))
+    tree.write({ 'lib/src/a.txt': 'saved' })
+    await t.rejects(top.stage(draft), { message: /a package in a path was changed while it was read/ })
     t.end()
   },
 )
@@ -46,8 +51,11 @@ t.test('[dependencies/install.11] they are bounded, and what they hold is part o
   const entries = Object.fromEntries(Array.from({ length: 51 }, (_, at) => [`many/${at}/`, '']))
   const tree = makeTree({ ...entries, 'a/x': '1', 'b/x': '1' })
   t.teardown(tree.cleanup)
-  const digest = (name: string, folder: string) =>
-    digestFiles({ files: [tree.path(`${name}/x`), tree.path(`${name}/x`)] }, tree.path(folder))
+  const digest = (name: string, label: string) => {
+    const packages = makePackages(tree.root, label)
+    packages.add(tree.path(`${name}/x`), fail)
+    return packages.digest()
+  }
   const before = await digest('a', 'f')
   t.equal(await digest('a', 'g'), before, 'the same way from another folder')
   t.not(await digest('a', 'f/deep'), before)
@@ -56,7 +64,7 @@ t.test('[dependencies/install.11] they are bounded, and what they hold is part o
   t.not(await digest('a', 'f'), before)
   for (let at = 0; at < 51; at++)
     tree.write(Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`many/${at}/${i}`, ''])))
-  t.throws(() => new FileCollector('vendor').add(tree.path('many'), fail), {
+  t.throws(() => makePackages(tree.root, '.').add(tree.path('many'), fail), {
     message: 'more than 5000 files or 64 MiB in packages named by paths',
   })
   t.end()
@@ -67,10 +75,10 @@ t.test('[dependencies/install.11] inside is what really lies there', t => {
   t.teardown(tree.cleanup)
   symlinkSync('../root2', tree.path('root/out'))
   symlinkSync('a', tree.path('root/in'))
-  const root = tree.path('root')
-  t.equal(findInside(tree.path('root/a'), root), tree.path('root/a'))
-  t.equal(findInside(tree.path('root/in/x'), root), tree.path('root/a/x'))
+  const packages = makePackages(tree.path('root'), '.')
+  t.equal(packages.find(tree.path('root/a')), tree.path('root/a'))
+  t.equal(packages.find(tree.path('root/in/x')), tree.path('root/a/x'))
   for (const path of ['root/out', 'root/none', 'root2', 'root', 'root/../root2'])
-    t.equal(findInside(tree.path(path), root), null)
+    t.equal(packages.find(tree.path(path)), null)
   t.end()
 })

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { checkWritable, isDenied, toClosedText } from '../../lib/dependencies/install.ts'
+import { checkWritable, toClosedText } from '../../lib/dependencies/install.ts'
+import { isDenied } from '../../lib/dependencies/run-tool.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const ROOT = join('/srv', 'functions')

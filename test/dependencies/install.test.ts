@@ -5,15 +5,9 @@ import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
 import { Installer } from '../../lib/dependencies/install.ts'
-import {
-  type InstallPlace,
-  type InstallPlan,
-  type InstallStep,
-  type InstallUnit,
-  installError,
-  passingError,
-} from '../../lib/dependencies/install-step.ts'
+import type { InstallPlan, InstallStep, InstallUnit } from '../../lib/dependencies/install-step.ts'
 import { Builds } from '../../lib/dependencies/resolve.ts'
+import { installError, type InstallPlace, passingError, ToolFailure } from '../../lib/dependencies/tool-failure.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
@@ -82,19 +76,15 @@ function makeBed(
             unresolvedImports: [...lost, ...(text === '' ? [] : [text])],
           }),
         }),
-        blame: cause =>
-          new Map(
-            String((cause as Error).message).includes('gone')
-              ? [['gone', { message: 'no such package', hint: '' }]]
-              : [],
-          ),
+        inferred: new Map(text.split(' ').includes('gone') ? [['gone', `${label}/handler.py:1`]] : []),
+        toUserError: failure => failure.toError(failure.message, { file: label }),
         key: Buffer.from([text, ...lost].join('|').padEnd(16, '.').slice(0, 16)).toString('hex'),
         facts: {
           mode: 'manifest',
           manifest: 'wants.txt',
-          inferBackend: null,
-          inferenceDurationMs: 0,
-          inferredImports: ['a'],
+          infer_backend: null,
+          inference_duration_ms: 0,
+          inferred_imports: ['a'],
         },
         fill: async (draft, tools) => {
           const { signal } = tools
@@ -110,8 +100,7 @@ function makeBed(
           }
           const place: InstallPlace = { file: `${label}/wants.txt`, line: 1 }
           if (text.startsWith('bad')) throw installError(`no package ${text}`, place)
-          if (text.includes('gone'))
-            throw new GatewayError('LOAD_FAILED', 'no package gone', { cause: new Error('gone') })
+          if (text.includes('gone')) throw new ToolFailure('no package gone', { kind: 'lasting', packageName: 'gone' })
           if (text.startsWith('away')) throw passingError('no network', 'try again')
           draft.below('.deps', 'pack').write('code.py', `# ${text}`)
           return { resolvedPackages: [text], unresolvedImports: lost }
@@ -284,6 +273,8 @@ t.test('[dependencies/install.4] nothing is looked at again until something chan
 t.test('[dependencies/install.3] a failed or refused install leaves the old set and is told by the record', async t => {
   const bed = makeBed(t, { 'a/wants.txt': 'flask' })
   await bed.builds.prepare(bed.fn('a'))
+  const { set } = bed.installer.recordOf(bed.fn('a'))!
+  t.type(set, 'string')
   for (const [signature, text, message] of [
     ['2', 'bad one', 'install failed: no package bad one'],
     ['3', 'strict one', 'install failed: an import is not resolved'],
@@ -294,7 +285,13 @@ t.test('[dependencies/install.3] a failed or refused install leaves the old set 
     await t.rejects(bed.builds.prepare(fn), { message })
     t.equal(bed.seen.fills.filter(fill => fill === text).length, 1, 'kept until a file changes')
     t.equal(bed.code('a'), '# flask')
-    t.match(bed.installer.recordOf(fn), { last_install_status: 'error', last_error: message })
+    const failed = {
+      last_install_status: 'error',
+      last_error: message,
+      resolved_packages: [],
+      unresolved_imports: ['a'],
+    }
+    t.match(bed.installer.recordOf(fn), { ...failed, set, manifest_generated: false, manifest_path: 'a/wants.txt' })
   }
   writeFileSync(bed.tree.path('a/wants.txt'), 'away')
   const passing = { message: 'install failed: no network', detail: { hint: 'try again' } }
@@ -487,6 +484,41 @@ t.test(
     const [edited] = twoOf(bed, '2')
     await bed.builds.prepare(edited)
     t.match(bed.installer.recordOf(edited), { last_install_status: 'ok', unresolved_imports: [] })
+  },
+)
+
+t.test(
+  '[dependencies/install.14] a failure is that of the imports which the tool names, or of all imports',
+  async t => {
+    for (const [failure, isDeclared, left] of [
+      [{ kind: 'lasting', packageName: 'lefft' }, false, 'flask|lefft'],
+      [{ kind: 'unknown', output: 'in other@1.0.0' }, false, 'flask lefft|other'],
+      [{ kind: 'unknown' }, false, 'flask|lefft|other'],
+      [{ kind: 'passing' }, false, null],
+      [{ kind: 'lasting', packageName: 'lefft' }, true, null],
+    ] as const) {
+      const bed = makeBed(t, { 'a/wants.txt': 'flask lefft other' }, { isStrict: false })
+      const { plan } = bed.step
+      bed.step.plan = async (unit, toolchain, tools) => {
+        const made = (await plan(unit, toolchain, tools))!
+        const imports = ['lefft', 'other'].filter(name => !unit.failed.has(name))
+        return {
+          ...made,
+          inferred: new Map(imports.map(name => [name, 'a/handler.py:1'])),
+          declares: () => isDeclared,
+          fill: (draft, work) =>
+            unit.failed.size === 0 ? Promise.reject(new ToolFailure('no', failure)) : made.fill(draft, work),
+        }
+      }
+      const done = bed.builds.prepare(bed.fn('a'))
+      if (left === null) await t.rejects(done, { message: 'install failed: no' })
+      else {
+        await done
+        const [kept, ...lost] = left.split('|')
+        t.same(bed.seen.fills, [kept === 'flask' && lost.length === 1 ? 'flask other' : kept])
+        t.match(bed.installer.recordOf(bed.fn('a')), { unresolved_imports: lost })
+      }
+    }
   },
 )
 

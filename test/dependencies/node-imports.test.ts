@@ -1,7 +1,7 @@
 import { symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import type { BuildTools } from '../../lib/dependencies/build.ts'
+import type { BuildTools } from '../../lib/dependencies/run-tool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { findNodeImports, mayImportPackages, type NodeInferBackend } from '../../lib/dependencies/node-imports.ts'
 import { runTool } from '../../lib/dependencies/run-tool.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { foreignLockNote, NodeLock, NodeManifest, readNodeLock } from '../../lib/dependencies/node-manifest.ts'
+import { NodeLock, NodeManifest, readNodeLock } from '../../lib/dependencies/node-manifest.ts'
 
 const LOCK = {
   name: 'fngw-function',
@@ -91,15 +91,15 @@ t.test('[dependencies/node.12] lock files of other package managers are named wi
     ['yarn.lock', 'yarn'],
     ['bun.lock', 'bun'],
   ] as const) {
-    const folder = t.testdir({ [file]: '' })
-    const note = foreignLockNote(folder, 'shop', null) ?? ''
+    const note = readNodeLock(t.testdir({ [file]: '' }), 'shop').note ?? ''
     t.match(note, `shop/${file} is not read`)
     t.match(note, `${manager} install`)
-    t.equal(foreignLockNote(folder, 'shop', lockOf(LOCK)), null)
+    const beside = t.testdir({ [file]: '', 'package-lock.json': JSON.stringify(LOCK) })
+    t.equal(readNodeLock(beside, 'shop').note, null)
   }
   const both = t.testdir({ 'package-lock.json': JSON.stringify(LOCK), 'npm-shrinkwrap.json': '{}' })
-  t.equal(readNodeLock(both, 'f').lock?.fileName, 'npm-shrinkwrap.json', 'as npm does')
-  t.equal(foreignLockNote(both, 'f', null), null)
+  const { lock, note } = readNodeLock(both, 'f')
+  t.same([lock?.fileName, note], ['npm-shrinkwrap.json', null], 'as npm does')
 })
 
 t.test('[dependencies/node.9] a lock file that is broken is not used, and the reason names it', t => {
@@ -118,9 +118,9 @@ t.test('[dependencies/node.9] a lock file that is broken is not used, and the re
     ],
   ] as const) {
     const folder = t.testdir({ 'package-lock.json': text })
-    const { lock, problem } = readNodeLock(folder, 'f')
+    const { lock, note } = readNodeLock(folder, 'f')
     t.equal(lock, null)
-    t.match(problem, why)
+    t.match(note, why)
   }
   for (const version of [
     '1.2.3-rc.1+5',
@@ -131,12 +131,8 @@ t.test('[dependencies/node.9] a lock file that is broken is not used, and the re
     undefined,
   ]) {
     for (const text of [{ packages: { 'node_modules/a': { version } } }, { dependencies: { a: { version } } }])
-      t.equal(
-        readNodeLock(t.testdir({ 'package-lock.json': JSON.stringify(text) }), 'f').problem,
-        null,
-        String(version),
-      )
+      t.equal(readNodeLock(t.testdir({ 'package-lock.json': JSON.stringify(text) }), 'f').note, null, String(version))
   }
-  t.same(readNodeLock(t.testdir({}), 'f'), { lock: null, problem: null })
+  t.same(readNodeLock(t.testdir({}), 'f'), { lock: null, note: null })
   t.end()
 })

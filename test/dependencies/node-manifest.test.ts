@@ -76,6 +76,6 @@ function caught(work: () => unknown): unknown {
 
 t.test('[dependencies/node.7] the name and the version of a manifest are read as they are', t => {
   const manifest = new NodeManifest('{"name":"a","version":"1.0.0"}', 'f/package.json')
-  t.same([manifest.name, manifest.version, manifest.isGenerated], ['a', '1.0.0', false])
+  t.same([manifest.json.name, manifest.json.version, manifest.isGenerated], ['a', '1.0.0', false])
   t.end()
 })

@@ -1,58 +1,71 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { FailedSets } from '../../lib/dependencies/package-set.ts'
-import { installError, passingError } from '../../lib/dependencies/install-step.ts'
+import { PackageSets } from '../../lib/dependencies/package-set.ts'
+import { installError, passingError, ToolFailure } from '../../lib/dependencies/tool-failure.ts'
 import { FakeClock } from '../helpers/clock.ts'
+import { makeTree } from '../helpers/tree.ts'
 
-const asker = (folder: string, signature = '1') => ({ folder, signature })
 const LASTING = installError('no package x', { file: 'a/requirements.txt', line: 1 })
 
-/** True when the set is to be tried. */
-function isTried(failed: FailedSets, folder: string, signature?: string): boolean {
-  try {
-    failed.check('set', asker(folder, signature))
-    return true
-  } catch {
-    return false
+function makeBed(t: Test) {
+  const tree = makeTree()
+  t.teardown(tree.cleanup)
+  const clock = new FakeClock()
+  const sets = new PackageSets(tree.root, { clock, isPrivate: false })
+  /** True when a folder that asks for a set makes it be tried; it fails with the error. */
+  const isTried = async (folder: string, error: Error, { signature = '1', key = 'set' } = {}): Promise<boolean> => {
+    let tried = false
+    const fill = async () => {
+      tried = true
+      throw error
+    }
+    const { signal } = new AbortController()
+    const request = { runtime: 'python', key, user: null, signal, asker: { folder, signature }, fill }
+    await t.rejects(sets.ensure(request), { message: error.message })
+    return tried
   }
+  return { clock, isTried }
 }
 
-t.test('[dependencies/install.9] everyone who wants the set is told, until one of them has changed', async t => {
-  const failed = new FailedSets(new FakeClock())
-  t.ok(isTried(failed, 'a'))
-  failed.note('set', asker('a'), LASTING)
-  t.throws(() => failed.check('set', asker('a')), LASTING)
-  t.throws(() => failed.check('set', asker('b', 'its own')), LASTING)
-  failed.note('set', asker('c'), LASTING)
-  failed.check('other', asker('a'))
-  t.ok(isTried(failed, 'c', '2'), 'who waited for it was told too')
-  t.ok(isTried(failed, 'a'), 'it goes on')
-  failed.note('set', asker('a'), LASTING)
-  failed.forget('set')
-  t.ok(isTried(failed, 'a'))
+t.test('[dependencies/install.9] all folders get the failure of a set, until one of them has changed', async t => {
+  const { isTried } = makeBed(t)
+  t.ok(await isTried('a', LASTING))
+  t.notOk(await isTried('a', LASTING))
+  t.notOk(await isTried('b', LASTING, { signature: 'its own' }))
+  t.notOk(await isTried('c', LASTING))
+  t.ok(await isTried('a', LASTING, { key: 'other' }))
+  t.ok(await isTried('c', LASTING, { signature: '2' }), 'a folder that got it has changed')
+  t.notOk(await isTried('a', LASTING))
 })
 
-t.test('[dependencies/install.9] what may pass is tried again after 10 s', async t => {
-  const clock = new FakeClock()
-  const failed = new FailedSets(clock)
+t.test('[dependencies/install.9] folders that ask while a set is filled share its failure', async t => {
+  const { isTried } = makeBed(t)
+  t.same(await Promise.all(['a', 'b'].map(folder => isTried(folder, LASTING))), [true, false])
+  t.ok(await isTried('b', LASTING, { signature: '2' }))
+})
+
+t.test('[dependencies/install.9] a failure that may pass is tried again after 10 s', async t => {
   for (const [error, isPassing] of [
     [passingError('no network'), true],
     [new Error('ENOSPC'), true],
     [new GatewayError('RUNTIME_DOWN', 'runtime down'), true],
+    [new ToolFailure('no network', { kind: 'passing' }), true],
+    [new ToolFailure('no package', { kind: 'lasting' }), false],
     [LASTING, false],
   ] as const) {
-    failed.note('set', asker('a'), error)
+    const { clock, isTried } = makeBed(t)
+    await isTried('a', error)
     clock.advance(9_999)
-    t.notOk(isTried(failed, 'a'), error.message)
+    t.notOk(await isTried('a', error), error.message)
     clock.advance(1)
-    t.equal(isTried(failed, 'a'), isPassing, error.message)
+    t.equal(await isTried('a', error), isPassing, error.message)
   }
 })
 
-t.test('[dependencies/install.9] a million failures are not all remembered', async t => {
-  const failed = new FailedSets(new FakeClock())
-  for (let at = 0; at <= 1000; at++) failed.note(`set ${at}`, asker('a'), new Error(`no ${at}`))
-  failed.check('set 0', asker('a'))
-  t.throws(() => failed.check('set 1', asker('a')))
-  t.throws(() => failed.check('set 1000', asker('a')))
+t.test('[dependencies/install.9] the failures of a thousand sets are remembered', async t => {
+  const { isTried } = makeBed(t)
+  for (let at = 0; at <= 1000; at++) await isTried('a', LASTING, { key: `set${at}` })
+  t.notOk(await isTried('a', LASTING, { key: 'set1' }))
+  t.notOk(await isTried('a', LASTING, { key: 'set1000' }))
+  t.ok(await isTried('a', LASTING, { key: 'set0' }), 'the oldest is forgotten')
 })

@@ -15,7 +15,7 @@ import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../lib/core/clock.ts'
 import { PackageFolder, PackageSets } from '../../lib/dependencies/package-set.ts'
-import { OwnFolder } from '../../lib/files/own-folder.ts'
+import type { OwnFolder } from '../../lib/files/own-folder.ts'
 import { FROM_SOURCES } from '../helpers/cli.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -28,19 +28,18 @@ const OUTCOME = { resolvedPackages: ['flask==3'], unresolvedImports: ['yaml'] }
 function makeBed(t: Test) {
   const tree = makeTree({ 'fn/handler.py': '' })
   t.teardown(tree.cleanup)
-  const sets = new PackageSets(new OwnFolder(tree.root, '.svc', 'deps'), { clock: systemClock, isPrivate: false })
+  const sets = new PackageSets(tree.root, { clock: systemClock, isPrivate: false })
   const ensure = (
     fill: (draft: OwnFolder) => Promise<void>,
     { signal } = new AbortController(),
     asker = { folder: tree.path('fn'), signature: '1' },
   ) =>
     sets.ensure({
-      id: `python-${KEY}`,
+      runtime: 'python',
       key: KEY,
-      target: '.deps',
+      user: null,
       signal,
       asker,
-      count: () => 3,
       fill: async draft => {
         await fill(draft)
         return OUTCOME
@@ -53,10 +52,12 @@ t.test('[dependencies/install.2] a set comes with its folders, links and what is
   const { tree, ensure, folder } = makeBed(t)
   const set = await ensure(async draft => {
     draft.below('.deps', 'pack', 'deep').write('code.py', 'x = 1')
+    for (const name of ['a', 'b', 'c'])
+      draft.below('.deps', `${name}.dist-info`).write('METADATA', `Name: ${name}\nVersion: 1\n`)
     symlinkSync('pack/deep/code.py', draft.below('.deps').pathOf('short.py'))
   })
   t.match(set, OUTCOME)
-  t.match(set, { packages: 3, bytes: 5, isShared: false })
+  t.match(set, { packages: 3, bytes: 5 + 3 * 19, isShared: false })
   await folder.put(set)
   t.match(folder.set, { key: KEY, ...OUTCOME })
   t.equal(readFileSync(tree.path('fn/.deps/short.py'), 'utf8'), 'x = 1')

@@ -1,9 +1,10 @@
 import t from 'tap'
-import type { BuildTools } from '../../lib/dependencies/build.ts'
-import { listDistributions, listModules, type PipFailure, runPip } from '../../lib/dependencies/pip.ts'
+import type { BuildTools } from '../../lib/dependencies/run-tool.ts'
+import { listDistributions, listModules, runPip } from '../../lib/dependencies/pip.ts'
+import type { ToolFailure } from '../../lib/dependencies/tool-failure.ts'
 import { makeTree } from '../helpers/tree.ts'
 
-async function fail(output: string, uv: string | null = null): Promise<PipFailure> {
+async function fail(output: string, uv: string | null = null): Promise<ToolFailure> {
   const tools: BuildTools = {
     signal: new AbortController().signal,
     run: async () => ({ code: 1, output, timedOut: false, problem: null }),
@@ -12,38 +13,42 @@ async function fail(output: string, uv: string | null = null): Promise<PipFailur
   return failure!
 }
 
-const CASES: [what: string, output: string, expected: Partial<Record<keyof PipFailure, unknown>>][] = [
+const CASES: [what: string, output: string, expected: Partial<Record<keyof ToolFailure, unknown>>][] = [
   [
     'no such package',
     'Looking in links: /x\nERROR: Could not find a version that satisfies the requirement foo_bar==9 (from versions: none)\nERROR: No matching distribution found for foo_bar==9\n',
-    { missing: 'foo-bar', isPassing: false, message: /^Could not find .* \| No matching/ },
+    { packageName: 'foo-bar', kind: 'lasting', message: /^pip: Could not find .* \| No matching/ },
   ],
   [
     'no such version',
     'ERROR: Could not find a version that satisfies the requirement foo==9 (from versions: 0.1, 0.2, 1.0, 1.1, 1.2, 2.0, 2.1)\nERROR: No matching distribution found for foo==9\n',
     {
-      missing: 'foo',
+      packageName: 'foo',
       message:
-        'Could not find a version that satisfies the requirement foo==9 (from versions: ..., 1.0, 1.1, 1.2, 2.0, 2.1) | No matching distribution found for foo==9',
+        'pip: Could not find a version that satisfies the requirement foo==9 (from versions: ..., 1.0, 1.1, 1.2, 2.0, 2.1) | No matching distribution found for foo==9',
     },
   ],
   [
     'uv: no such package',
     'error: No solution found when resolving dependencies\n  Caused by: Because foo was not found in the package registry\n',
-    { missing: 'foo', isPassing: false, message: /Because foo/ },
+    { packageName: 'foo', kind: 'lasting', message: /^pip: .*Because foo/ },
   ],
   [
     'no network',
     "WARNING: Retrying after connection broken by 'NewConnectionError'\nERROR: No matching distribution found for foo\n",
-    { missing: null, isPassing: true, hint: /tried again/ },
+    { packageName: '', kind: 'passing', hint: /tried again/ },
   ],
   [
     'a full disk',
     'ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n',
-    { missing: null, isPassing: true, hint: /^make room on the disk/ },
+    { packageName: '', kind: 'passing', hint: /^make room on the disk/ },
   ],
-  ['no pip', '/usr/bin/python3: No module named pip\n', { isPassing: true, hint: /python3-pip/ }],
-  ['something else', 'one\ntwo\nthree\nfour\nfive\n', { message: 'two | three | four | five', missing: null }],
+  ['no pip', '/usr/bin/python3: No module named pip\n', { kind: 'passing', hint: /python3-pip/ }],
+  [
+    'something else',
+    'one\ntwo\nthree\nfour\nfive\n',
+    { message: 'pip: two | three | four | five', packageName: '', kind: 'lasting' },
+  ],
 ]
 
 t.test('[dependencies/python.7] what the tool says is cut to the lines that matter', async t => {

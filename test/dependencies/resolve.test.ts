@@ -13,17 +13,12 @@ import { setImmediate } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import {
-  type Builder,
-  type BuildPlan,
-  type BuildTools,
-  type InstallResult,
-  sourceError,
-} from '../../lib/dependencies/build.ts'
+import type { Builder, BuildPlan, InstallResult } from '../../lib/dependencies/build.ts'
 import { createBuilds } from '../../lib/dependencies/resolve.ts'
 import { Builds } from '../../lib/dependencies/resolve.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
-import { runTool } from '../../lib/dependencies/run-tool.ts'
+import { type BuildTools, runTool } from '../../lib/dependencies/run-tool.ts'
+import { sourceError } from '../../lib/dependencies/tool-failure.ts'
 import { type Clock, systemClock } from '../../lib/core/clock.ts'
 import { isAlive } from '../helpers/processes.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -50,22 +45,22 @@ function makeBed(t: Test, options: { concurrency?: number; env?: Record<string, 
     runtime: 'go',
     concurrency: options.concurrency ?? 2,
     timeoutMs: 1000,
-    readVersion: async (path, _tools, _cwd) => {
+    readVersion: async path => {
       started.push(`version of ${path}`)
       return 'go1.26'
     },
-    plan: (fn, toolchain) => ({
-      key: fn.signature,
-      isBuilt: built.has(fn.key),
-      binary: `/bin/${fn.name}-${toolchain.version.split('\n')[0]}`,
-      build: tools => {
+    plan: (fn, toolchain) => {
+      const binary = `/bin/${fn.name}-${toolchain.version.split('\n')[0]}`
+      if (built.has(fn.key)) return { binary, build: null }
+      const build = (tools: BuildTools) => {
         started.push(fn.name)
         seen.push(tools)
         return new Promise<InstallResult>((resolve, reject) =>
           gates.set(fn.name, error => (error === undefined ? resolve(MADE) : reject(error))),
         )
-      },
-    }),
+      }
+      return { binary, build }
+    },
   }
   const builds = new Builds({
     isPrivate: false,
@@ -288,9 +283,7 @@ t.test(
       builders: [
         {
           ...builder,
-          plan: fn => ({
-            key: fn.name,
-            isBuilt: false,
+          plan: () => ({
             binary: 'x',
             build: async tools => {
               const script = `sleep 60 & echo $$ $! >> ${pids}; wait`
@@ -477,7 +470,7 @@ t.test('[runtime/stand-in.2] a look that takes long counts as work; so many look
   const done = names.map(name => builds.prepare(fn(name), () => told.push(name)))
   await until(() => looks.length === most)
   builds.prepare(fn(names.at(-1)!)).catch(() => {})
-  const end = (at: number) => looks[at]!.resolve({ key: '', isBuilt: true, binary: 'x', build: async () => MADE })
+  const end = (at: number) => looks[at]!.resolve({ binary: 'x', build: null })
   end(0)
   await until(() => looks.length === most + 1)
   t.equal(looks[most]!.name, names.at(-1), 'who is waited for is next')
@@ -548,7 +541,7 @@ t.test('[dependencies/resolve.6] where one start of a tool looks at all, all are
   })
   const done = Array.from({ length: 200 }, (_, at) => builds.prepare(fn(`f${at}`)))
   await until(() => looks.length === 200)
-  for (const look of looks) look({ key: '', isBuilt: true, binary: 'x', build: async () => MADE })
+  for (const look of looks) look({ binary: 'x', build: null })
   await Promise.all(done)
 })
 
@@ -656,6 +649,7 @@ t.test('[dependencies/resolve.14] of the folder for temporary files only left-ov
   utimesSync(bed.tree.path('tmp/b-bbbbbb'), bed.clock.wall() / 1000, bed.clock.wall() / 1000)
   const building = bed.builds.prepare(fn('a'))
   await bed.isStarted('a')
+  await bed.seen[0]!.run({ command: SHELL, args: ['-c', ''], cwd: '/' })
   bed.finish('a')
   await building
   t.same(readdirSync(bed.tree.path('tmp')).sort(), ['b-bbbbbb', 'b-cccccc', 'b-dddddd', 'notes'])
@@ -678,7 +672,7 @@ function makePlain(t: Test, builder: Partial<Builder>, options: Partial<Construc
         concurrency: 1,
         timeoutMs: 1000,
         readVersion: async () => '1',
-        plan: () => ({ key: '', isBuilt: true, binary: null, build: async () => null }),
+        plan: () => ({ binary: null, build: null }),
         ...builder,
       },
     ],

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { systemClock } from '../../lib/core/clock.ts'
-import { SharedPacks } from '../../lib/dependencies/shared-packs.ts'
+import { SharedPacks } from '../../lib/dependencies/dependencies.ts'
 import { createInstallers, type GatewayContext, installedRuntimes } from '../../lib/gateway/compose.ts'
 import { makeTree } from '../helpers/tree.ts'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { systemClock } from '../../lib/core/clock.ts'
-import { SharedPacks } from '../../lib/dependencies/shared-packs.ts'
+import { SharedPacks } from '../../lib/dependencies/dependencies.ts'
 import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
 import { readSnapshotSync } from '../../lib/discovery/snapshot.ts'
 import { createRuntimes, type GatewayContext } from '../../lib/gateway/compose.ts'

@@ -28,20 +28,18 @@ syncBuiltinESMExports()
 // After the functions are replaced, and before that nothing is counted.
 const { systemClock } = await import('../../lib/core/clock.ts')
 const { PackageFolder, PackageSets } = await import('../../lib/dependencies/package-set.ts')
-const { OwnFolder } = await import('../../lib/files/own-folder.ts')
 left = Number(step)
 
 const key = version.repeat(32)
-const sets = new PackageSets(new OwnFolder(root, '.svc', 'deps'), { clock: systemClock, isPrivate: false })
+const sets = new PackageSets(root, { clock: systemClock, isPrivate: false })
 const folder = new PackageFolder(join(root, 'fn'), '.deps')
 folder.recover()
 const set = await sets.ensure({
-  id: `python-${key}`,
+  runtime: 'python',
   key,
-  target: '.deps',
+  user: null,
   signal: new AbortController().signal,
   asker: { folder: join(root, 'fn'), signature: version },
-  count: () => 0,
   fill: async draft => {
     for (const name of ['a', 'b', 'c']) draft.below('.deps', name).write('code.py', version)
     return { resolvedPackages: [], unresolvedImports: [] }

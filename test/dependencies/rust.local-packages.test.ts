@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { relative } from 'node:path'
 import t from 'tap'
 import { filesOfPackages } from '../../lib/dependencies/build.ts'
-import { pathCratesOf } from '../../lib/dependencies/cargo-manifest.ts'
+import { pathCratesOf } from '../../lib/dependencies/rust.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.test('[dependencies/resolve.15] crates that are named by path, and those that these name', async t => {

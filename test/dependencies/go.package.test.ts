@@ -1,5 +1,5 @@
 import t from 'tap'
-import { GoPackage, OWN_MODULE } from '../../lib/dependencies/go-package.ts'
+import { GoPackage, OWN_MODULE } from '../../lib/dependencies/go.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 

@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { isProvidedAbove, providerOf, stampAbove } from '../../lib/dependencies/node-dependencies.ts'
+import { isProvidedAbove, providerOf, stampAbove } from '../../lib/dependencies/node-imports.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.test('[dependencies/node.8] a package that a folder above has is taken from there', async t => {

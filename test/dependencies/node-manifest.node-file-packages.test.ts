@@ -1,11 +1,18 @@
 import { execFileSync } from 'node:child_process'
 import { symlinkSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { digestFiles } from '../../lib/dependencies/file-packages.ts'
-import { checkSources } from '../../lib/dependencies/node-dependencies.ts'
+import { FilePackages } from '../../lib/dependencies/file-packages.ts'
+import { checkSources } from '../../lib/dependencies/node-manifest.ts'
 import { NodeManifest } from '../../lib/dependencies/node-manifest.ts'
 import { failureOf, makeNpmBed } from '../helpers/npm-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
+
+/** The packages that a manifest of `a/f` names by paths. */
+function check(manifest: NodeManifest, functionsRoot: string, allowSources = false): FilePackages {
+  const packages = new FilePackages({ functionsRoot, allowSources }, 'a/f', 'node_modules')
+  checkSources(manifest, packages)
+  return packages
+}
 
 const manifestOf = (dependencies: Record<string, string>) =>
   new NodeManifest(JSON.stringify({ dependencies }, null, 2), 'a/f/package.json')
@@ -24,14 +31,13 @@ t.test(
     })
     t.teardown(() => tree.cleanup())
     symlinkSync(tree.path('outside.txt'), tree.path('a/lib/link.txt'))
-    const checks = { root: tree.root, allowSources: false }
-    const found = checkSources(manifestOf({ lib: 'file:../lib' }), tree.path('a/f'), checks)
+    const found = check(manifestOf({ lib: 'file:../lib' }), tree.root)
     const names = ['a/lib/index.js', 'a/lib/package.json', 'deep/package.json', 'deep/src/i.js']
     t.same(
       [...found.files].sort(),
       names.map(name => tree.path(name)),
     )
-    const digest = () => digestFiles(found, tree.path('a/f'))
+    const digest = () => found.digest()
     const before = await digest()
     t.equal(await digest(), before)
     writeFileSync(tree.path('deep/src/i.js'), '3')
@@ -46,17 +52,19 @@ t.test(
     const tree = makeTree({ 'a/f/package.json': '{}', 'bad/package.json': '{"dependencies":{"x":"git://h/x"}}' })
     t.teardown(() => tree.cleanup())
     symlinkSync(away, tree.path('a/link'))
-    const check =
+    const checking =
       (spec: string, allowSources = false) =>
       () =>
-        checkSources(manifestOf({ ok: '1', lib: spec }), tree.path('a/f'), { root: tree.root, allowSources })
+        check(manifestOf({ ok: '1', lib: spec }), tree.root, allowSources)
     for (const spec of [`file:${away}`, 'file:../link', 'file:../none', 'file:../../..', 'file:']) {
       const inFolder = spec === 'file:' ? null : /a\/f\/package\.json:4: lib: file:.* is not in the functions root/
-      if (inFolder !== null) t.throws(check(spec), { message: inFolder }, spec)
+      if (inFolder !== null) t.throws(checking(spec), { message: inFolder }, spec)
     }
-    t.throws(check('git://h/x'), { message: /:4: dependencies: lib comes from "git:\/\/h\/x", not from the registry/ })
-    t.same(check('git://h/x', true)().files, [])
-    t.throws(check('file:../../bad'), { message: /bad\/package\.json:1: dependencies: x comes from "git/ })
+    t.throws(checking('git://h/x'), {
+      message: /:4: dependencies: lib comes from "git:\/\/h\/x", not from the registry/,
+    })
+    t.same(checking('git://h/x', true)().files, [])
+    t.throws(checking('file:../../bad'), { message: /bad\/package\.json:1: dependencies: x comes from "git/ })
   },
 )
 
@@ -65,11 +73,8 @@ t.test(
   t => {
     const tree = makeTree({ 'a/f/package.json': '{}' })
     t.teardown(() => tree.cleanup())
-    const check = (json: object, allowSources = false) =>
-      checkSources(new NodeManifest(JSON.stringify(json), 'a/f/package.json'), tree.path('a/f'), {
-        root: tree.root,
-        allowSources,
-      })
+    const checkJson = (json: object, allowSources = false) =>
+      check(new NodeManifest(JSON.stringify(json), 'a/f/package.json'), tree.root, allowSources)
     const address = 'https://evil.test/x.tgz'
     for (const [json, message] of [
       [
@@ -79,9 +84,12 @@ t.test(
       [{ overrides: { a: { b: address } } }, /overrides: b comes from /],
       [{ overrides: { a: 'file:../victim' } }, /overrides: a comes from /],
     ] as const)
-      t.throws(() => check(json), { message, detail: { hint: /FN_NODE_PACKAGE_SOURCES=1/ } })
-    t.same(check({ devDependencies: { x: address }, overrides: { a: { b: address, c: '$c', d: 5 } } }, true).files, [])
-    t.same(check({ overrides: { a: '1.0.0' } }).files, [])
+      t.throws(() => checkJson(json), { message, detail: { hint: /FN_NODE_PACKAGE_SOURCES=1/ } })
+    t.same(
+      checkJson({ devDependencies: { x: address }, overrides: { a: { b: address, c: '$c', d: 5 } } }, true).files,
+      [],
+    )
+    t.same(checkJson({ overrides: { a: '1.0.0' } }).files, [])
     t.end()
   },
 )

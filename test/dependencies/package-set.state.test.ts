@@ -1,12 +1,12 @@
 import { readdirSync } from 'node:fs'
 import t from 'tap'
-import { type DependencyRecord, readState, writeState } from '../../lib/dependencies/dependency-state.ts'
+import { InstallRecords, readState } from '../../lib/dependencies/package-set.ts'
+import { FakeClock } from '../helpers/clock.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const STATE = '.svc-deps-state.json'
 
-const recordOf = (runtime: string): DependencyRecord => ({
-  runtime,
+const FIELDS = {
   mode: 'manifest',
   manifest_path: 'f/x',
   manifest_generated: false,
@@ -20,8 +20,11 @@ const recordOf = (runtime: string): DependencyRecord => ({
   lockfile_path: null,
   install_signature: 'x y',
   set: 'key',
-  updated_at: '2026-01-01T00:00:00.000Z',
-})
+} as const
+
+const clock = new FakeClock()
+const recordOf = (runtime: string) => ({ runtime, ...FIELDS, updated_at: new Date(clock.wall()).toISOString() })
+const write = (folder: string, runtime: string) => new InstallRecords(runtime, clock).note(folder, FIELDS)
 
 t.test(
   '[dependencies/install.4, dependencies/php.16] the state is in the folder of packages that the gateway installed',
@@ -40,14 +43,14 @@ t.test(
     t.teardown(cleanup)
     for (const runtime of ['python', 'node', 'php']) {
       t.equal(readState(path('f'), runtime), null)
-      writeState(path('f'), recordOf(runtime))
+      write(path('f'), runtime)
     }
     // Languages that share a folder keep a record each.
     for (const runtime of ['python', 'node', 'php']) t.same(readState(path('f'), runtime), recordOf(runtime))
     t.same(readdirSync(path('f')).sort(), ['.deps', 'node_modules', 'vendor'])
     t.same(readdirSync(path('f/.deps')).sort(), ['.fngw-set', '.gitignore', STATE])
     for (const name of ['bad', 'list', 'other', 'none']) t.equal(readState(path(name), 'python'), null, name)
-    for (const name of ['mine', 'none']) writeState(path(name), recordOf('php'))
+    for (const name of ['mine', 'none']) write(path(name), 'php')
     t.same(readState(path('none'), 'php'), recordOf('php'), 'a first install that failed')
     t.same(readdirSync(path('mine/vendor')), ['autoload.php'], 'packages of the user stay as they are')
     t.same(readdirSync(path('none')), ['vendor'])

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { packageNameOf, parseTables, toManifest } from '../../lib/dependencies/cargo-manifest.ts'
+import { packageNameOf, parseTables, toManifest } from '../../lib/dependencies/rust.ts'
 
 const options = {
   id: 'abc',

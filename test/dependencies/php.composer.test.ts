@@ -1,12 +1,12 @@
 import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { GatewayError } from '../../lib/core/errors.ts'
+import type { GatewayError } from '../../lib/core/errors.ts'
 import { toComposerHostEnv } from '../../lib/core/host.ts'
-import type { BuildTools } from '../../lib/dependencies/build.ts'
-import { installWithComposer } from '../../lib/dependencies/composer.ts'
+import type { BuildTools, ToolResult } from '../../lib/dependencies/run-tool.ts'
+import { ToolFailure } from '../../lib/dependencies/tool-failure.ts'
+import { installWithComposer, toComposerError } from '../../lib/dependencies/php.ts'
 import { ComposerManifest } from '../../lib/dependencies/composer-manifest.ts'
-import type { ToolResult } from '../../lib/dependencies/run-tool.ts'
 
 type Call = Parameters<BuildTools['run']>[0]
 
@@ -16,6 +16,8 @@ const TEXT = `{
     "acme/frame": "*"
   }
 }`
+
+const MANIFEST = new ComposerManifest(TEXT, 'shop/cart/composer.json')
 
 /** Composer that answers as told, one answer a call. */
 function makeTools(...answers: Partial<ToolResult>[]) {
@@ -46,15 +48,14 @@ const toInstall = (more: object = {}) => ({
   hasLock: false,
   plugins: [] as string[],
   allowSources: false,
-  label: 'shop/cart',
-  manifest: new ComposerManifest(TEXT, 'shop/cart/composer.json'),
+  manifest: MANIFEST,
   ...more,
 })
 
 async function failureOf(output: string, more: Partial<ToolResult> = {}): Promise<GatewayError> {
   const { tools } = makeTools({ output, ...more })
   const error = await installWithComposer(toInstall(), tools).catch(thrown => thrown)
-  if (error instanceof GatewayError) return error
+  if (error instanceof ToolFailure) return toComposerError(error, 'shop/cart', MANIFEST)
   throw error ?? new Error('it did not fail')
 }
 
@@ -167,7 +168,7 @@ t.test('[dependencies/php.12] an error of Composer becomes a line, a place and a
       solving('acme/frame 1 requires acme/x ^1 -> found acme/x[2] but it conflicts with another require.'),
       4,
       /conflicts with another/,
-      /two packages want different versions/,
+      /two packages require different versions/,
     ],
     [
       thrown('Could not parse version constraint ^1: Invalid version string'),

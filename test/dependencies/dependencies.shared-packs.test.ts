@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { RuntimeName } from '../../lib/core/identity.ts'
-import { SharedPacks } from '../../lib/dependencies/shared-packs.ts'
+import { SharedPacks } from '../../lib/dependencies/dependencies.ts'
 import { serveTree } from '../helpers/gateway-bed.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'

@@ -1,8 +1,8 @@
 import t from 'tap'
-import type { BuildTools } from '../../lib/dependencies/build.ts'
-import { GatewayError } from '../../lib/core/errors.ts'
-import { blameImports, installWithNpm, rebuildWithNpm, toNpmEnv } from '../../lib/dependencies/npm.ts'
+import type { BuildTools } from '../../lib/dependencies/run-tool.ts'
+import { installWithNpm, rebuildWithNpm, toNpmEnv } from '../../lib/dependencies/node.ts'
 import type { ToolResult } from '../../lib/dependencies/run-tool.ts'
+import { ToolFailure } from '../../lib/dependencies/tool-failure.ts'
 
 /** npm that answers as told, one answer a call. */
 function makeTools(...answers: Partial<ToolResult>[]) {
@@ -22,15 +22,12 @@ const INSTALL = {
   cwd: '/tmp',
   hasLock: false,
   allowSources: false,
-  label: 'shop/cart',
-  manifest: 'shop/cart/package.json',
-  imported: [{ name: 'lefft', file: 'shop/cart/handler.js', line: 7 }],
 }
 
-async function failureOf(output: string, more: Partial<ToolResult> = {}): Promise<GatewayError> {
+async function failureOf(output: string, more: Partial<ToolResult> = {}): Promise<ToolFailure> {
   const { tools } = makeTools({ output, ...more })
   const error = await installWithNpm(INSTALL, tools).catch(thrown => thrown)
-  if (!(error instanceof GatewayError)) throw error ?? new Error('it did not fail')
+  if (!(error instanceof ToolFailure)) throw error ?? new Error('it did not fail')
   return error
 }
 
@@ -50,15 +47,15 @@ t.test('[dependencies/node.15] no script runs, and names stand behind the end of
   const { tools, calls } = makeTools({ code: 0 }, { code: 0 }, { code: 0 })
   await installWithNpm(INSTALL, tools)
   await installWithNpm({ ...INSTALL, allowSources: true }, tools)
-  await rebuildWithNpm(INSTALL, ['esbuild', '@a/b'], tools)
-  await rebuildWithNpm(INSTALL, [], tools)
+  await rebuildWithNpm(INSTALL, 'shop/cart', ['esbuild', '@a/b'], tools)
+  await rebuildWithNpm(INSTALL, 'shop/cart', [], tools)
   t.equal(calls.length, 3)
   t.ok(calls[0]!.includes('--ignore-scripts') && calls[0]!.includes('--allow-git=none'))
   t.notOk(calls[1]!.includes('--allow-git=none'))
   t.same(calls[2]!.slice(-3), ['--', 'esbuild', '@a/b'])
   t.ok(calls[2]!.includes('--ignore-scripts=false'))
   const failing = makeTools({ output: 'npm error gyp: not found\n' })
-  await t.rejects(rebuildWithNpm(INSTALL, ['esbuild'], failing.tools), {
+  await t.rejects(rebuildWithNpm(INSTALL, 'shop/cart', ['esbuild'], failing.tools), {
     message: 'install failed: shop/cart: an install script of esbuild failed: gyp: not found',
   })
 })
@@ -97,70 +94,44 @@ npm error 404  'lefft@*' is not in this registry.
 npm error A complete log of this run can be found in: /h/.npm/_logs/x-debug-0.log
 `
 
-t.test('[dependencies/node.16] an error of npm becomes a line, a place and a hint', async t => {
+t.test('[dependencies/node.16] an error of npm becomes a line, a package and a hint', async t => {
   t.match(await failureOf(E404), {
-    message:
-      /^install failed: shop\/cart\/handler\.js:7: shop\/cart: npm: code E404 \| 404 Not Found - GET \S+ - not found \| /,
-    detail: { file: 'shop/cart/handler.js', line: 7, hint: /^lefft is not in the registry/ },
+    message: /^npm: code E404 \| 404 Not Found - GET \S+ - not found \| /,
+    kind: 'lasting',
+    packageName: 'lefft',
+    hint: /^lefft is not in the registry/,
   })
   t.match(await failureOf(E404.replaceAll('lefft', '@a/other')), {
-    detail: { file: 'shop/cart/package.json', hint: /^@a\/other is not in the registry/ },
+    packageName: '@a/other',
+    hint: /^@a\/other is not in the registry/,
   })
   const newer = E404.replace("'lefft@*' is not in", "The requested resource 'lefft@*' could not be found in")
-  t.match(await failureOf(newer), { detail: { file: 'shop/cart/handler.js', line: 7 } })
+  t.match(await failureOf(newer), { packageName: 'lefft' })
   const short = 'npm error code E404\nnpm error 404 Not Found - GET https://r/npm/@a%2fother - Not found'
-  t.match(await failureOf(short), { detail: { hint: /^@a\/other is not in the registry/ } })
-  const lasting: [string, RegExp][] = [
-    ['npm error code ETARGET\nnpm error notarget No matching version found for left@^9.', /no such version of left/],
-    ['npm error code ERESOLVE\nnpm error ERESOLVE unable to resolve dependency tree', /change one of the ranges/],
-    ['npm error code EINTEGRITY\nnpm error sha512-a wanted', /other content than the lock file/],
-    ['npm error code EBADPLATFORM\nnpm error notsup', /does not run on this system/],
-  ]
-  for (const [output, hint] of lasting)
-    t.match(await failureOf(output), { detail: { file: 'shop/cart/package.json', hint } }, output)
-  const passing: [string, RegExp][] = [
-    ['npm error code ENOTFOUND\nnpm error network', /check the network/],
-    ['npm error code ENOSPC', /the disk is full/],
-    ['npm error code EACCES\nnpm error path /root/.npm', /npm_config_cache/],
-    ['npm error code E401', /the registry wants a login/],
-  ]
-  for (const [output, hint] of passing) {
-    const error = await failureOf(output)
-    t.match(error.detail?.hint, hint, output)
-    t.equal(error.detail?.file, undefined)
-  }
+  t.match(await failureOf(short), { packageName: '@a/other', hint: /^@a\/other is not in the registry/ })
+  for (const [output, kind, hint] of [
+    [
+      'npm error code ETARGET\nnpm error notarget No matching version found for left@^9.',
+      'lasting',
+      /no such version of left: npm view left/,
+    ],
+    ['npm error code ERESOLVE\nnpm error ERESOLVE unable to resolve', 'lasting', /change one of the ranges/],
+    ['npm error code EINTEGRITY\nnpm error sha512-a wanted', 'lasting', /other content than the lock file/],
+    ['npm error code EBADPLATFORM\nnpm error notsup', 'lasting', /does not run on this system/],
+    ['npm error code ENOTFOUND\nnpm error network', 'passing', /check the network/],
+    ['npm error code ENOSPC', 'passing', /the disk is full/],
+    ['npm error code EACCES\nnpm error path /root/.npm', 'passing', /npm_config_cache/],
+    ['npm error code E401', 'passing', /the registry requires a login/],
+  ] as const)
+    t.match(await failureOf(output), { kind, hint }, output)
 })
 
 t.test('[dependencies/node.16] an npm that hangs, cannot run, or says nothing or too much', async t => {
   t.match((await failureOf('', { code: null, timedOut: true })).message, /npm took longer than 180 s and was stopped/)
-  t.match(
-    (await failureOf('', { code: null, problem: 'cannot run /bin/npm: ENOENT' })).message,
-    /cannot run \/bin\/npm: ENOENT/,
-  )
-  t.match((await failureOf('')).message, /^install failed: shop\/cart: npm: /)
+  t.match(await failureOf('', { code: null, problem: 'cannot run /bin/npm: ENOENT' }), {
+    message: /cannot run \/bin\/npm: ENOENT/,
+    kind: 'passing',
+  })
+  t.match(await failureOf(''), { message: 'npm: exited with code 1', kind: 'unknown' })
   t.ok((await failureOf('x'.repeat(100_000))).message.length < 1000)
-})
-
-t.test('[dependencies/node.3] a failed install is the fault of the import that npm names, or of all imports', t => {
-  const added = { lefft: '*', other: '*' }
-  const blamed = (output: string, more: Partial<ToolResult> = {}) => [
-    ...blameImports({ code: 1, output, timedOut: false, problem: null, ...more }, added, {
-      label: 'f',
-      manifest: null,
-    }).keys(),
-  ]
-  t.same(blamed(E404), ['lefft'])
-  t.same(blamed('npm error something else'), ['lefft', 'other'])
-  t.same(blamed('npm error in other@1.0.0'), ['other'])
-  t.same(blamed('', { timedOut: true }), [], 'another try may help')
-  t.match(
-    blameImports({ code: 1, output: E404, timedOut: false, problem: null }, added, { label: 'f', manifest: null }).get(
-      'lefft',
-    ),
-    {
-      message: /^f: npm: code E404/,
-      hint: /lefft/,
-    },
-  )
-  t.end()
 })

@@ -1,6 +1,6 @@
 import { relative } from 'node:path'
 import t from 'tap'
-import { filesOfGoReplacements } from '../../lib/dependencies/go-package.ts'
+import { filesOfGoReplacements } from '../../lib/dependencies/go.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.test('[dependencies/resolve.15] folders that a go.mod puts in the place of modules', async t => {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { PackageManifest } from '../../lib/core/catalog.ts'
-import { findUnmet } from '../../lib/dependencies/shared-packs.ts'
+import { findUnmet } from '../../lib/dependencies/dependencies.ts'
 import { discoverTree } from '../helpers/discovery.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
