@@ -5,15 +5,15 @@
 // A tap test is a program. Each file is one process of its own, started plainly: tap's own runner puts its loader into
 // every process that a test starts, and these tests start the product's processes and look at their environment.
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, homedir, tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { basename, join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { countsProcesses, joinCoverage, namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
 import { compileSources } from './helpers/compiled-sources.mjs'
 import { ASK_SIGNAL } from './helpers/open-handles.mjs'
 import { compileProduct } from './helpers/product.mjs'
-import { prepareTap } from './helpers/tap-bundle.mjs'
+import { bundleTap } from './helpers/tap-bundle.mjs'
 import { otherVersionRuns } from './node-versions.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -71,8 +71,8 @@ const LONGEST = [
 ]
 const rankOf = ({ file }) => (LONGEST.includes(file) ? LONGEST.indexOf(file) : LONGEST.length)
 
-/** Runs one file in a process group of its own, so that whatever it leaves behind ends with it. */
-function run({ file, program = process.execPath, version = null, env = {} }) {
+/** Runs one file, or several of a module, in a process group of its own, so that whatever it leaves behind ends with it. */
+function run({ file, beside = [], program = process.execPath, version = null, env = {} }) {
   return new Promise(resolve => {
     const startedAt = performance.now()
     // Coverage is counted once.
@@ -80,7 +80,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
     const folder = module === null ? null : mkdtempSync(join(tmpdir(), 'fngw-coverage-'))
     const isInside = folder !== null && !countsProcesses(file)
     const hook = isInside ? ['--import', './test/helpers/coverage-hook.mjs'] : []
-    const child = spawn(program, [...hook, ...tap.arguments, file], {
+    const child = spawn(program, [...hook, '--import', loader.href, toEntry([file, ...beside])], {
       cwd: root,
       detached: true,
       // tap's own limit is 30 s a file, too short for one that builds Rust on a busy machine.
@@ -91,7 +91,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
         // Tests look for what gateways leave in the temporary folder.
         XDG_RUNTIME_DIR: undefined,
         ...env,
-        ...tap.env,
+        ...(tap.file !== null && { FNGW_TEST_TAP: tap.file }),
         ...(product !== null && { FNGW_TEST_PROGRAM: product.program }),
         TAP_TIMEOUT: String(FILE_TIMEOUT_MS / 1000),
         ...(folder !== null && { NODE_V8_COVERAGE: folder }),
@@ -124,7 +124,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
       const lines = folder === null ? null : readCoverage(root, folder, module)
       if (folder !== null) rmSync(folder, { recursive: true, force: true })
       resolve({
-        file: version === null ? file : `${file} (node ${version})`,
+        file: toTitle(file, beside, version),
         module,
         lines,
         text,
@@ -134,6 +134,45 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
       })
     })
   })
+}
+
+function toTitle(file, beside, version) {
+  if (version !== null) return `${file} (node ${version})`
+  return beside.length === 0 ? file : `${file} and ${beside.map(name => basename(name, '.test.ts')).join(', ')}`
+}
+
+/** What Node is to run: a file that imports several when there are more than one. */
+function toEntry(files) {
+  const [file] = files
+  if (sources === null || READS_SOURCES.test(readFileSync(join(root, file), 'utf8'))) return file
+  const compiled = files.map(file => join(sources.folder, file.replace(/ts$/, 'js')))
+  if (files.length === 1) return compiled[0]
+  const entry = compiled[0].replace(/js$/, 'all.js')
+  writeFileSync(entry, compiled.map(path => `import ${JSON.stringify(path)}\n`).join(''))
+  return entry
+}
+
+/** Scripts of the build import modules of the product: they need the loader. */
+const READS_SOURCES = /from '\.\.\/build\//
+
+/** Tests of one module share a process: each costs 0.2 s. Those with a time limit of their own take long anyway. */
+function toRuns(files) {
+  const byModule = new Map()
+  const runs = []
+  for (const file of files) {
+    const module = namesakeOf(root, file)
+    const isAlone =
+      sources === null || module === null || /^t\.setTimeout/m.test(readFileSync(join(root, file), 'utf8'))
+    const first = isAlone ? undefined : byModule.get(module)
+    if (first !== undefined) {
+      first.beside.push(file)
+      continue
+    }
+    const run = { file, beside: [] }
+    runs.push(run)
+    if (!isAlone) byModule.set(module, run)
+  }
+  return runs
 }
 
 /** A test that is left out and does not say why. */
@@ -173,15 +212,17 @@ function toReport({ text, isLate }) {
 
 // A few files start the program from its sources, which is sooner than compiling it.
 const product = files.length > COMPILED_FROM_FILES ? compileProduct() : null
-const sources = files.length > COMPILED_FROM_FILES ? await compileSources() : null
-const tap = await prepareTap(root, sources?.folder ?? null)
+const tap = await bundleTap(root)
+const sources = files.length > COMPILED_FROM_FILES ? await compileSources(tap.file) : null
+const loader = pathToFileURL(join(root, 'test/helpers/tap-loader.mjs'))
+if (sources !== null) loader.searchParams.set('compiled', sources.folder)
 if (tap.note !== null) process.stdout.write(`${tap.note}\n`)
 const sum = { passed: 0, failed: 0, skipped: 0 }
 /** Modules with what of them their own tests ran. */
 const covered = new Map()
 const again = named.length > 0 || isCoverage ? { runs: [], note: null } : await otherVersionRuns(root)
 if (again.note !== null) process.stdout.write(`${again.note}\n`)
-const queue = [...files.map(file => ({ file })), ...again.runs].sort((a, b) => rankOf(a) - rankOf(b))
+const queue = [...toRuns(files), ...again.runs].sort((a, b) => rankOf(a) - rankOf(b))
 const work = async () => {
   for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
     const outcome = await run(next)

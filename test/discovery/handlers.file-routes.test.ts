@@ -1,7 +1,7 @@
 import t from 'tap'
 import { addHandlers } from '../../lib/discovery/handlers.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
-import { visitFolder } from '../helpers/visit.ts'
+import { visitFolder } from './visit-bed.ts'
 
 const config = (json: unknown) => ({ json })
 const whole = (entries: Record<string, TreeEntry>, path: string) => visitFolder(entries, path, addHandlers)

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { addHandlers } from '../../lib/discovery/handlers.ts'
-import { visitFolder } from '../helpers/visit.ts'
+import { visitFolder } from './visit-bed.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
 import type { DiscoverOptions } from '../../lib/discovery/discover.ts'
 

@@ -4,11 +4,11 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { FNGW, type RunningCli, startCli, toEnv } from './cli.ts'
-import { shareCrates } from './compiled.ts'
-import { type DocBlock, isAsShown, readSession } from './doc-blocks.ts'
-import { findCheck } from './doc-checks.ts'
-import { makeTree } from './tree.ts'
+import { FNGW, type RunningCli, startCli, toEnv } from '../helpers/cli.ts'
+import { shareCrates } from '../helpers/compiled.ts'
+import { type DocBlock, isAsShown, readSession } from './blocks.ts'
+import { findCheck } from './checks.ts'
+import { makeTree } from '../helpers/tree.ts'
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url))
 
