@@ -43,7 +43,7 @@ const files = isCoverage ? chosen.filter(file => namesakeOf(root, file) !== null
 if (files.length === 0) process.stderr.write(`no test file is named ${named.join(', ')}\n`)
 
 /**
- * Files of 15 s and more. They come first, so that at the end no job waits for another's long file. Those that build with cargo are
+ * Files of 8 s and more. They come first, so that at the end no job waits for another's long file. Those that build with cargo are
  * apart from each other: they share a folder, and cargo lets one in at a time.
  */
 const LONGEST = [
@@ -51,23 +51,44 @@ const LONGEST = [
   'test/runtime/lua-runtime.test.ts',
   'test/console/function.test.ts',
   'test/e2e/isolation.test.ts',
-  'test/dependencies/rust.test.ts',
-  'test/package.test.ts',
-  'test/e2e/isolation-builds.test.ts',
   'test/e2e/fuzz.test.ts',
+  'test/package.test.ts',
+  'test/dependencies/rust.test.ts',
   'test/e2e/detached.test.ts',
   'test/docs.test.ts',
-  'test/e2e/kill-installs.test.ts',
-  'test/e2e/stand-in.test.ts',
+  'test/e2e/attack.test.ts',
   'test/e2e/policy.test.ts',
   'test/e2e/hostile-daemon.test.ts',
-  'test/runtimes/rust.test.ts',
-  'test/e2e/many-functions.test.ts',
-  'test/runtimes/node.test.ts',
+  'test/e2e/kill-installs.test.ts',
+  'test/e2e/stand-in.test.ts',
   'test/processes/processes.test.ts',
-  'test/e2e/attack.test.ts',
-  'test/e2e/streaming.test.ts',
+  'test/e2e/isolation-builds.test.ts',
+  'test/dependencies/node.node-set.test.ts',
+  'test/remote/remote-daemon.test.ts',
+  'test/runtimes/node.test.ts',
+  'test/runtime/quotas.test.ts',
   'test/gateway/gateway.test.ts',
+  'test/dependencies/python.dependencies.test.ts',
+  'test/dependencies/node-dependencies.test.ts',
+  'test/runtime/daemon.test.ts',
+  'test/e2e/cut-cable.test.ts',
+  'test/runtimes/rust.test.ts',
+  'test/http/server.test.ts',
+  'test/e2e/many-functions.test.ts',
+  'test/console/console.test.ts',
+  'test/bin/container-mode.test.ts',
+  'test/bin/production.test.ts',
+  'test/bin/conformance-command.test.ts',
+  'test/runtimes/python.test.ts',
+  'test/e2e/streaming.test.ts',
+  'test/dependencies/python.python-set.test.ts',
+  'test/jobs/jobs.job-table.test.ts',
+  'test/scheduler/scheduler.schedules.test.ts',
+  'test/bin/dev.test.ts',
+  'test/runtimes/go.test.ts',
+  'test/console/functions.test.ts',
+  'test/processes/acceptor.test.ts',
+  'test/e2e/kill-schedules.test.ts',
 ]
 const rankOf = ({ file }) => (LONGEST.includes(file) ? LONGEST.indexOf(file) : LONGEST.length)
 
@@ -155,22 +176,30 @@ function toEntry(files) {
 /** Scripts of the build import modules of the product: they need the loader. */
 const READS_SOURCES = /from '\.\.\/build\//
 
-/** Tests of one module share a process: each costs 0.2 s. Those with a time limit of their own take long anyway. */
+/** Processes that tests of pages share: each starts a browser. */
+const PAGE_PROCESSES = 3
+
+/**
+ * Tests of one module share a process: each costs 0.2 s. So do those of the console. Other tests that set a time limit are long, or set up
+ * what they are alone with.
+ */
 function toRuns(files) {
-  const byModule = new Map()
+  const byKey = new Map()
   const runs = []
+  let pages = 0
   for (const file of files) {
-    const module = namesakeOf(root, file)
-    const isAlone =
-      sources === null || module === null || /^t\.setTimeout/m.test(readFileSync(join(root, file), 'utf8'))
-    const first = isAlone ? undefined : byModule.get(module)
-    if (first !== undefined) {
-      first.beside.push(file)
-      continue
-    }
-    const run = { file, beside: [] }
-    runs.push(run)
-    if (!isAlone) byModule.set(module, run)
+    const text = readFileSync(join(root, file), 'utf8')
+    const isOfConsole = file.startsWith('test/console/')
+    const isPage = isOfConsole && text.includes('/console-bed.ts')
+    const isLong = !isPage && /^t\.setTimeout/m.test(text)
+    const group = isPage ? `pages ${pages++ % PAGE_PROCESSES}` : isOfConsole ? 'console' : namesakeOf(root, file)
+    const key = sources === null || isLong || group === null ? file : group
+    const first = byKey.get(key)
+    if (first === undefined) {
+      const run = { file, beside: [] }
+      runs.push(run)
+      byKey.set(key, run)
+    } else first.beside.push(file)
   }
   return runs
 }
@@ -242,8 +271,9 @@ const work = async () => {
     if (totals.failed > 0) process.stdout.write(`${toReport(outcome)}\n`)
   }
 }
-// More would make limits of time in tests depend on the machine.
-const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism())
+// A file waits for a third of its time, for what it started or for a deadline; more of them would make limits of time in tests depend on
+// the machine.
+const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism() + 1)
 await Promise.all(Array.from({ length: jobs }, work))
 product?.cleanup()
 sources?.cleanup()
