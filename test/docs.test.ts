@@ -2,9 +2,9 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { isAsShown, readDocBlocks, readSession } from './helpers/doc-blocks.ts'
-import { findCheck, isInstalled } from './helpers/doc-checks.ts'
-import { DocSession } from './helpers/doc-session.ts'
+import { isAsShown, readDocBlocks, readSession } from './docs/blocks.ts'
+import { findCheck, isInstalled } from './docs/checks.ts'
+import { DocSession } from './docs/session.ts'
 
 t.setTimeout(280_000)
 

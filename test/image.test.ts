@@ -10,7 +10,7 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { fetchPage } from './helpers/chromium.ts'
 import { startCli } from './helpers/cli.ts'
-import { openPodman, type Podman } from './helpers/podman.ts'
+import { openPodman, type Podman } from './podman.ts'
 import { makeTree } from './helpers/tree.ts'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))

@@ -1,6 +1,6 @@
 // Kills gateways at random moments while they install packages, and looks whether a function was left with half of a set.
 // Usage: npm run test:kill-installs [kills] [seed] [node|python|php ...]
-import { type KilledRuntime, killInstalls } from './helpers/kill-installs.ts'
+import { type KilledRuntime, killInstalls } from './kills/installs.ts'
 
 const kills = Number(process.argv[2] ?? 30)
 const seed = Number(process.argv[3] ?? Date.now() % 1_000_000)

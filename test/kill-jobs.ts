@@ -1,6 +1,6 @@
 // Kills gateways, and processes that keep jobs, at random moments, and looks whether a job was lost, ran too often or is stuck.
 // Usage: npm run test:kill-jobs [kills] [seed]
-import { killGateways, killKeepers } from './helpers/kill-jobs.ts'
+import { killGateways, killKeepers } from './kills/jobs.ts'
 
 const kills = Number(process.argv[2] ?? 200)
 const seed = Number(process.argv[3] ?? Date.now() % 1_000_000)

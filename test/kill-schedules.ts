@@ -1,6 +1,6 @@
 // Kills gateways at random moments while their schedules run, and looks whether a due time was lost, or had two runs.
 // Usage: npm run test:kill-schedules [kills] [seed]
-import { killSchedules } from './helpers/kill-schedules.ts'
+import { killSchedules } from './kills/schedules.ts'
 
 const kills = Number(process.argv[2] ?? 100)
 const seed = Number(process.argv[3] ?? Date.now() % 1_000_000)

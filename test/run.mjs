@@ -5,15 +5,15 @@
 // A tap test is a program. Each file is one process of its own, started plainly: tap's own runner puts its loader into
 // every process that a test starts, and these tests start the product's processes and look at their environment.
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, homedir, tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { basename, join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { countsProcesses, joinCoverage, namesakeOf, readCoverage, toCoverageReport } from './helpers/coverage.mjs'
 import { compileSources } from './helpers/compiled-sources.mjs'
 import { ASK_SIGNAL } from './helpers/open-handles.mjs'
 import { compileProduct } from './helpers/product.mjs'
-import { prepareTap } from './helpers/tap-bundle.mjs'
+import { bundleTap } from './helpers/tap-bundle.mjs'
 import { otherVersionRuns } from './node-versions.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -43,7 +43,7 @@ const files = isCoverage ? chosen.filter(file => namesakeOf(root, file) !== null
 if (files.length === 0) process.stderr.write(`no test file is named ${named.join(', ')}\n`)
 
 /**
- * Files of 15 s and more. They come first, so that at the end no job waits for another's long file. Those that build with cargo are
+ * Files of 8 s and more. They come first, so that at the end no job waits for another's long file. Those that build with cargo are
  * apart from each other: they share a folder, and cargo lets one in at a time.
  */
 const LONGEST = [
@@ -51,28 +51,49 @@ const LONGEST = [
   'test/runtime/lua-runtime.test.ts',
   'test/console/function.test.ts',
   'test/e2e/isolation.test.ts',
-  'test/dependencies/rust.test.ts',
-  'test/package.test.ts',
-  'test/e2e/isolation-builds.test.ts',
   'test/e2e/fuzz.test.ts',
+  'test/package.test.ts',
+  'test/dependencies/rust.test.ts',
   'test/e2e/detached.test.ts',
   'test/docs.test.ts',
-  'test/e2e/kill-installs.test.ts',
-  'test/e2e/stand-in.test.ts',
+  'test/e2e/attack.test.ts',
   'test/e2e/policy.test.ts',
   'test/e2e/hostile-daemon.test.ts',
-  'test/runtimes/rust.test.ts',
-  'test/e2e/many-functions.test.ts',
-  'test/runtimes/node.test.ts',
+  'test/e2e/kill-installs.test.ts',
+  'test/e2e/stand-in.test.ts',
   'test/processes/processes.test.ts',
-  'test/e2e/attack.test.ts',
-  'test/e2e/streaming.test.ts',
+  'test/e2e/isolation-builds.test.ts',
+  'test/dependencies/node.node-set.test.ts',
+  'test/remote/remote-daemon.test.ts',
+  'test/runtimes/node.test.ts',
+  'test/runtime/quotas.test.ts',
   'test/gateway/gateway.test.ts',
+  'test/dependencies/python.dependencies.test.ts',
+  'test/dependencies/node-dependencies.test.ts',
+  'test/runtime/daemon.test.ts',
+  'test/e2e/cut-cable.test.ts',
+  'test/runtimes/rust.test.ts',
+  'test/http/server.test.ts',
+  'test/e2e/many-functions.test.ts',
+  'test/console/console.test.ts',
+  'test/bin/container-mode.test.ts',
+  'test/bin/production.test.ts',
+  'test/bin/conformance-command.test.ts',
+  'test/runtimes/python.test.ts',
+  'test/e2e/streaming.test.ts',
+  'test/dependencies/python.python-set.test.ts',
+  'test/jobs/jobs.job-table.test.ts',
+  'test/scheduler/scheduler.schedules.test.ts',
+  'test/bin/dev.test.ts',
+  'test/runtimes/go.test.ts',
+  'test/console/functions.test.ts',
+  'test/processes/acceptor.test.ts',
+  'test/e2e/kill-schedules.test.ts',
 ]
 const rankOf = ({ file }) => (LONGEST.includes(file) ? LONGEST.indexOf(file) : LONGEST.length)
 
-/** Runs one file in a process group of its own, so that whatever it leaves behind ends with it. */
-function run({ file, program = process.execPath, version = null, env = {} }) {
+/** Runs one file, or several of a module, in a process group of its own, so that whatever it leaves behind ends with it. */
+function run({ file, beside = [], program = process.execPath, version = null, env = {} }) {
   return new Promise(resolve => {
     const startedAt = performance.now()
     // Coverage is counted once.
@@ -80,7 +101,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
     const folder = module === null ? null : mkdtempSync(join(tmpdir(), 'fngw-coverage-'))
     const isInside = folder !== null && !countsProcesses(file)
     const hook = isInside ? ['--import', './test/helpers/coverage-hook.mjs'] : []
-    const child = spawn(program, [...hook, ...tap.arguments, file], {
+    const child = spawn(program, [...hook, '--import', loader.href, toEntry([file, ...beside])], {
       cwd: root,
       detached: true,
       // tap's own limit is 30 s a file, too short for one that builds Rust on a busy machine.
@@ -91,7 +112,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
         // Tests look for what gateways leave in the temporary folder.
         XDG_RUNTIME_DIR: undefined,
         ...env,
-        ...tap.env,
+        ...(tap.file !== null && { FNGW_TEST_TAP: tap.file }),
         ...(product !== null && { FNGW_TEST_PROGRAM: product.program }),
         TAP_TIMEOUT: String(FILE_TIMEOUT_MS / 1000),
         ...(folder !== null && { NODE_V8_COVERAGE: folder }),
@@ -124,7 +145,7 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
       const lines = folder === null ? null : readCoverage(root, folder, module)
       if (folder !== null) rmSync(folder, { recursive: true, force: true })
       resolve({
-        file: version === null ? file : `${file} (node ${version})`,
+        file: toTitle(file, beside, version),
         module,
         lines,
         text,
@@ -134,6 +155,53 @@ function run({ file, program = process.execPath, version = null, env = {} }) {
       })
     })
   })
+}
+
+function toTitle(file, beside, version) {
+  if (version !== null) return `${file} (node ${version})`
+  return beside.length === 0 ? file : `${file} and ${beside.map(name => basename(name, '.test.ts')).join(', ')}`
+}
+
+/** What Node is to run: a file that imports several when there are more than one. */
+function toEntry(files) {
+  const [file] = files
+  if (sources === null || READS_SOURCES.test(readFileSync(join(root, file), 'utf8'))) return file
+  const compiled = files.map(file => join(sources.folder, file.replace(/ts$/, 'js')))
+  if (files.length === 1) return compiled[0]
+  const entry = compiled[0].replace(/js$/, 'all.js')
+  writeFileSync(entry, compiled.map(path => `import ${JSON.stringify(path)}\n`).join(''))
+  return entry
+}
+
+/** Scripts of the build import modules of the product: they need the loader. */
+const READS_SOURCES = /from '\.\.\/build\//
+
+/** Processes that tests of pages share: each starts a browser. */
+const PAGE_PROCESSES = 3
+
+/**
+ * Tests of one module share a process: each costs 0.2 s. So do those of the console. Other tests that set a time limit are long, or set up
+ * what they are alone with.
+ */
+function toRuns(files) {
+  const byKey = new Map()
+  const runs = []
+  let pages = 0
+  for (const file of files) {
+    const text = readFileSync(join(root, file), 'utf8')
+    const isOfConsole = file.startsWith('test/console/')
+    const isPage = isOfConsole && text.includes('/console-bed.ts')
+    const isLong = !isPage && /^t\.setTimeout/m.test(text)
+    const group = isPage ? `pages ${pages++ % PAGE_PROCESSES}` : isOfConsole ? 'console' : namesakeOf(root, file)
+    const key = sources === null || isLong || group === null ? file : group
+    const first = byKey.get(key)
+    if (first === undefined) {
+      const run = { file, beside: [] }
+      runs.push(run)
+      byKey.set(key, run)
+    } else first.beside.push(file)
+  }
+  return runs
 }
 
 /** A test that is left out and does not say why. */
@@ -173,15 +241,17 @@ function toReport({ text, isLate }) {
 
 // A few files start the program from its sources, which is sooner than compiling it.
 const product = files.length > COMPILED_FROM_FILES ? compileProduct() : null
-const sources = files.length > COMPILED_FROM_FILES ? await compileSources() : null
-const tap = await prepareTap(root, sources?.folder ?? null)
+const tap = await bundleTap(root)
+const sources = files.length > COMPILED_FROM_FILES ? await compileSources(tap.file) : null
+const loader = pathToFileURL(join(root, 'test/helpers/tap-loader.mjs'))
+if (sources !== null) loader.searchParams.set('compiled', sources.folder)
 if (tap.note !== null) process.stdout.write(`${tap.note}\n`)
 const sum = { passed: 0, failed: 0, skipped: 0 }
 /** Modules with what of them their own tests ran. */
 const covered = new Map()
 const again = named.length > 0 || isCoverage ? { runs: [], note: null } : await otherVersionRuns(root)
 if (again.note !== null) process.stdout.write(`${again.note}\n`)
-const queue = [...files.map(file => ({ file })), ...again.runs].sort((a, b) => rankOf(a) - rankOf(b))
+const queue = [...toRuns(files), ...again.runs].sort((a, b) => rankOf(a) - rankOf(b))
 const work = async () => {
   for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
     const outcome = await run(next)
@@ -201,8 +271,9 @@ const work = async () => {
     if (totals.failed > 0) process.stdout.write(`${toReport(outcome)}\n`)
   }
 }
-// More would make limits of time in tests depend on the machine.
-const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism())
+// A file waits for a third of its time, for what it started or for a deadline; more of them would make limits of time in tests depend on
+// the machine.
+const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism() + 1)
 await Promise.all(Array.from({ length: jobs }, work))
 product?.cleanup()
 sources?.cleanup()

@@ -1,7 +1,7 @@
 // Runs mixed traffic against a gateway whose processes are killed and whose files are edited, and checks every response.
 // Usage: npm run soak -- [--seconds 60] [--seed N] [--clients 12]
 import { parseArgs } from 'node:util'
-import { soak } from './helpers/soak.ts'
+import { soak } from './soak/soak.ts'
 
 const { values } = parseArgs({
   options: { seconds: { type: 'string' }, seed: { type: 'string' }, clients: { type: 'string' } },

@@ -80,7 +80,7 @@ export function forgetAll(): void {
   }
 }
 
-export interface LoadOptions {
+interface LoadOptions {
   query?: Query
   /** Milliseconds between two questions while the page is seen. */
   every?: number

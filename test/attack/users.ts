@@ -7,7 +7,7 @@
 import { chmodSync, existsSync, readdirSync, readFileSync } from 'node:fs'
 import { endProduct, type Product, type RunningProduct, startProduct } from '../helpers/built.ts'
 import { NO_COMPOSER } from '../helpers/composer-bed.ts'
-import { HOSTILE_PACKAGES, toScript, VICTIM_SECRET } from '../helpers/hostile-packages.ts'
+import { HOSTILE_PACKAGES, toScript, VICTIM_SECRET } from './hostile-packages.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 import type { Outcome } from './attack.ts'
 

@@ -1,7 +1,7 @@
 import { chmodSync } from 'node:fs'
 import t from 'tap'
 import { findClient } from '../../bin/container-client.ts'
-import { makeFakeDocker } from '../helpers/fake-docker.ts'
+import { makeFakeDocker } from './fake-docker.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.setTimeout(120_000)

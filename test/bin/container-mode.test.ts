@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import net, { type AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { type CliOptions, FNGW, runCli, startCli, toEnv } from '../helpers/cli.ts'
-import { makeFakeDocker } from '../helpers/fake-docker.ts'
+import { makeFakeDocker } from './fake-docker.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 // Each start is two programs; a busy machine takes its time.

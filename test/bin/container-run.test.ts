@@ -1,7 +1,7 @@
 import { PassThrough, Writable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { DevContainer } from '../../bin/container-run.ts'
-import { type FakeSettings, makeFakeDocker } from '../helpers/fake-docker.ts'
+import { type FakeSettings, makeFakeDocker } from './fake-docker.ts'
 
 /** What runs in a container here: tells when it began, echoes keys, ends with its input. */
 const ECHO = `

@@ -9,7 +9,7 @@ import { findOnPath } from '../../lib/runtime/binaries.ts'
 import { FNGW, startCli, toEnv } from '../helpers/cli.ts'
 import { waitUntil } from '../helpers/gateway-bed.ts'
 import { childrenOf, commandOf, descendantsOf, isRunning, placeOf } from '../helpers/processes.ts'
-import { type HeldProgram, holdSockets } from '../helpers/socket-holder.ts'
+import { type HeldProgram, holdSockets } from './socket-holder.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 t.setTimeout(240_000)

@@ -3,7 +3,7 @@ import t from 'tap'
 import type { JsonSchema } from '../../lib/config/fields.ts'
 import { parseFunctionConfigValue, parseRoutesFile } from '../../lib/config/function-config.ts'
 import { parseFunctionEnvValue } from '../../lib/config/function-env.ts'
-import { toSchemaFiles, toSchemas } from '../helpers/schemas.ts'
+import { toSchemaFiles, toSchemas } from './schemas.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 
 const FOLDER = new URL('../../spec/schema/', import.meta.url)

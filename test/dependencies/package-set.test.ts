@@ -168,7 +168,7 @@ t.test(
 t.test(
   '[dependencies/install.3] killed at any step: the old set or the new one, whole, and the next time the new one',
   async t => {
-    const program = fileURLToPath(new URL('../helpers/put-and-die.ts', import.meta.url))
+    const program = fileURLToPath(new URL('./put-and-die.ts', import.meta.url))
     const run = (root: string, version: string, step: number) =>
       spawnSync(process.execPath, [...FROM_SOURCES, program, root, version, String(step)], { encoding: 'utf8' })
     const prepare = (): string => {

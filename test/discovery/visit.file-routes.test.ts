@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { TreeEntry } from '../helpers/tree.ts'
-import { visitFolder } from '../helpers/visit.ts'
+import { visitFolder } from './visit-bed.ts'
 
 const config = (json: unknown) => ({ json })
 const whole = (entries: Record<string, TreeEntry>, path: string) => visitFolder(entries, path)

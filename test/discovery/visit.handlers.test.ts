@@ -1,5 +1,5 @@
 import t from 'tap'
-import { visitFolder } from '../helpers/visit.ts'
+import { visitFolder } from './visit-bed.ts'
 import type { TreeEntry } from '../helpers/tree.ts'
 import type { DiscoverOptions } from '../../lib/discovery/discover.ts'
 

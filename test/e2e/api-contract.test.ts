@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { createGateway, type GatewayOptions } from '../../lib/index.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
-import { MISSING_TOOLS, nodeTool, pythonTool, runTool, TOOL_MODULES } from '../helpers/contract-tools.ts'
+import { MISSING_TOOLS, nodeTool, pythonTool, runTool, TOOL_MODULES } from './contract-tools.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
 
 t.setTimeout(600_000)

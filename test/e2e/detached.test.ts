@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { commandOf, isRunning, statusOf } from '../helpers/processes.ts'
-import { LANGUAGES, run, serve } from '../helpers/shell-handlers.ts'
+import { LANGUAGES, run, serve } from './shell-handlers.ts'
 import { until } from '../helpers/worker-client.ts'
 
 t.setTimeout(240_000)

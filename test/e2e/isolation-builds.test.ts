@@ -5,8 +5,8 @@ import t, { type Test } from 'tap'
 import { startCli } from '../helpers/cli.ts'
 import { missingToolchain } from '../helpers/compiled.ts'
 import { NO_COMPOSER } from '../helpers/composer-bed.ts'
-import { HOSTILE_PACKAGES, toScript, VICTIM_SECRET } from '../helpers/hostile-packages.ts'
-import { startedGo } from '../helpers/shell-handlers.ts'
+import { HOSTILE_PACKAGES, toScript, VICTIM_SECRET } from '../attack/hostile-packages.ts'
+import { startedGo } from './shell-handlers.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 t.setTimeout(280_000)

@@ -28,7 +28,7 @@ import {
   SECRET,
   serve,
   startedGo,
-} from '../helpers/shell-handlers.ts'
+} from './shell-handlers.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { NO_COMPOSER } from '../helpers/composer-bed.ts'
-import { killInstalls } from '../helpers/kill-installs.ts'
+import { killInstalls } from '../kills/installs.ts'
 
 t.setTimeout(280_000)
 

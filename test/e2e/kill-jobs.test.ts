@@ -1,5 +1,5 @@
 import t from 'tap'
-import { killGateways, killKeepers } from '../helpers/kill-jobs.ts'
+import { killGateways, killKeepers } from '../kills/jobs.ts'
 
 // A few kills with a fixed seed; `npm run test:kill-jobs` does 200 of each.
 t.test('[jobs/jobs.3, jobs/jobs.4] a gateway is killed while jobs are made, run and canceled', async t => {

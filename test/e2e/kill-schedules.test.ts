@@ -1,5 +1,5 @@
 import t from 'tap'
-import { killSchedules } from '../helpers/kill-schedules.ts'
+import { killSchedules } from '../kills/schedules.ts'
 
 // A few kills with a fixed seed; `npm run test:kill-schedules` does 100.
 t.test(

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import type { InjectRequest, InjectResponse } from '../../lib/http/inject.ts'
 import { handlerFile, RUNTIMES } from '../helpers/gateway-bed.ts'
-import { formsOf, SecretSearch } from '../helpers/secret-search.ts'
+import { formsOf, SecretSearch } from './secret-search.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 import { httpUpstream } from '../helpers/upstream.ts'
 

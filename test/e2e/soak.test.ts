@@ -1,5 +1,5 @@
 import t from 'tap'
-import { soak } from '../helpers/soak.ts'
+import { soak } from '../soak/soak.ts'
 
 t.setTimeout(600_000)
 

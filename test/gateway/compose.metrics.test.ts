@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { serveTree } from '../helpers/gateway-bed.ts'
-import { noPrometheus, readMetrics } from '../helpers/prometheus.ts'
+import { noPrometheus, readMetrics } from './prometheus.ts'
 import { httpUpstream } from '../helpers/upstream.ts'
 
 const SLOW = 'exports.handler = () => new Promise(resolve => setTimeout(() => resolve("late"), 150))\n'

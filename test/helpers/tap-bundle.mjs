@@ -2,7 +2,6 @@
 // two minutes of a whole run; as one file that no other loader looks at, 0.05 s.
 import { existsSync, mkdirSync, readFileSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 
 /** Requires of the bundle, and of packages that tap looks for when a test needs them, go by its own place in node_modules. */
 const BANNER = "import { createRequire as toRequire } from 'node:module'; const require = toRequire(import.meta.url);"
@@ -10,27 +9,20 @@ const BANNER = "import { createRequire as toRequire } from 'node:module'; const 
 /**
  * Makes the file once for each version of tap.
  * @param {string} root - of the project
- * @param {string | null} compiled - folder of what `compileSources` compiled, which processes that a test starts read too
- * @returns {Promise<{ arguments: string[], env: Record<string, string>, note: string | null }>} what starts a test file
+ * @returns {Promise<{ file: string, note: null } | { file: null, note: string }>}
  */
-export async function prepareTap(root, compiled) {
+export async function bundleTap(root) {
   const { version } = JSON.parse(readFileSync(join(root, 'node_modules/tap/package.json'), 'utf8'))
   // tap leaves its own frames out of stacks by the name of this folder.
   const folder = join(root, 'node_modules/.cache/fngw-tap/node_modules/@tapjs')
   const file = join(folder, `tap-${version}.mjs`)
   try {
     if (!existsSync(file)) await bundle(root, folder, file)
+    return { file, note: null }
   } catch (error) {
     const why = /** @type {Error} */ (error).message.split('\n')[0]
-    return {
-      arguments: ['--import', 'tsx'],
-      env: {},
-      note: `tap is loaded from its modules, which takes longer: ${why}`,
-    }
+    return { file: null, note: `tap is loaded from its modules, which takes longer: ${why}` }
   }
-  const loader = pathToFileURL(join(root, 'test/helpers/tap-loader.mjs'))
-  if (compiled !== null) loader.searchParams.set('compiled', compiled)
-  return { arguments: ['--import', loader.href], env: { FNGW_TEST_TAP: file }, note: null }
 }
 
 async function bundle(root, folder, file) {

@@ -13,18 +13,18 @@ export function initialize(given) {
   compiled = given.compiled
 }
 
-export function resolve(specifier, context, next) {
-  return specifier === 'tap' && tapUrl !== null
-    ? { url: tapUrl, format: 'module', shortCircuit: true }
-    : next(specifier, context)
+export async function resolve(specifier, context, next) {
+  if (specifier === 'tap' && tapUrl !== null) return { url: tapUrl, format: 'module', shortCircuit: true }
+  const found = await next(specifier, context)
+  if (compiled === null || !/^file:.*\.ts$/.test(found.url)) return found
+  const file = compiledFileOf(compiled, fileURLToPath(found.url))
+  return file === null ? found : { url: pathToFileURL(file).href, format: 'module', shortCircuit: true }
 }
 
 export async function load(url, context, next) {
   if (url === tapUrl) return { format: 'module', source: readFileSync(new URL(url)), shortCircuit: true }
   if (compiled === null || !/\.m?ts(?:\?|$)/.test(url)) return next(url, context)
-  const path = fileURLToPath(url)
-  const source = readFileOrNull(compiledFileOf(compiled, path)) ?? (await compile(path))
-  return { format: 'module', source, shortCircuit: true }
+  return { format: 'module', source: await compile(fileURLToPath(url)), shortCircuit: true }
 }
 
 /** What a test wrote itself. */
@@ -32,12 +32,4 @@ async function compile(path) {
   const { transform } = await import('esbuild')
   const { code } = await transform(readFileSync(path, 'utf8'), { loader: 'ts', target: 'node20', sourcefile: path })
   return code
-}
-
-function readFileOrNull(path) {
-  try {
-    return path === null ? null : readFileSync(path)
-  } catch {
-    return null
-  }
 }

@@ -17,7 +17,7 @@ import {
   randomPath,
   randomPattern,
   seed,
-} from '../helpers/naive-router.ts'
+} from './naive-router.ts'
 import { Random } from '../helpers/random.ts'
 
 interface Options {

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { makeBed, makeGo, POOL } from '../helpers/dispatcher-bed.ts'
+import { makeBed, makeGo, POOL } from './dispatcher-bed.ts'
 import type { FakeWorker } from '../helpers/fake-worker.ts'
 
 const FAILURE = new GatewayError('LOAD_FAILED', 'build failed: a/handler.go:1:1: bad')

@@ -13,7 +13,7 @@ import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { HostileDaemon, type HostilePeer, setBefore } from '../helpers/hostile-daemon.ts'
 import { childrenOf, commandOf, isAlive, isRunning, killIfThere } from '../helpers/processes.ts'
-import { makeRuntimes, TestCall } from '../helpers/runtime-bed.ts'
+import { makeRuntimes, TestCall } from './runtime-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { FrameClient, startDaemon, until } from '../helpers/worker-client.ts'
 

@@ -12,7 +12,7 @@ import { FROM_SOURCES } from '../helpers/cli.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { isAlive, childrenOf, commandOf } from '../helpers/processes.ts'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
-import { makeRuntimes, TestCall } from '../helpers/runtime-bed.ts'
+import { makeRuntimes, TestCall } from './runtime-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { startDaemon, until } from '../helpers/worker-client.ts'
 
@@ -334,7 +334,7 @@ t.test('[runtime/daemon.9] kill -9 of the gateway leaves no process', async t =>
   })
   t.teardown(() => tree.cleanup())
   const script = `
-    import { makeRuntimes } from ${JSON.stringify(new URL('../helpers/runtime-bed.ts', import.meta.url).href)}
+    import { makeRuntimes } from ${JSON.stringify(new URL('./runtime-bed.ts', import.meta.url).href)}
     const bed = makeRuntimes({}, {})
     const fn = bed.fn('a.mjs', { timeoutMs: 60000 }, { entryPath: ${JSON.stringify(tree.path('a.mjs'))}, fnDir: ${JSON.stringify(tree.root)} })
     bed.call(fn).then(outcome => { bed.call(fn, { method: 'PUT' }); process.stdout.write(outcome.text) })

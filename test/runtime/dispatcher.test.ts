@@ -1,6 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
-import { makeBed, makeGo, POOL } from '../helpers/dispatcher-bed.ts'
+import { makeBed, makeGo, POOL } from './dispatcher-bed.ts'
 import { SeenCall, type FakeWorker } from '../helpers/fake-worker.ts'
 import { makeFn } from '../helpers/fn.ts'
 

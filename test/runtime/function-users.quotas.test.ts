@@ -7,7 +7,7 @@ import { MEASURE_LIMIT_MS, TEMP_LOOK_MS, TempQuota, toLimits } from '../../lib/r
 import { Guard } from '../../runtimes/daemon/guard.mjs'
 import { FakeClock } from '../helpers/clock.ts'
 import { injectBuilt, shareCrates } from '../helpers/compiled.ts'
-import { type Language, LANGUAGES, makeRoot, PYTHON } from '../helpers/shell-handlers.ts'
+import { type Language, LANGUAGES, makeRoot, PYTHON } from '../e2e/shell-handlers.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { until } from '../helpers/worker-client.ts'
 

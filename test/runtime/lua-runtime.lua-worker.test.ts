@@ -2,7 +2,7 @@ import t from 'tap'
 import type { FunctionVersion } from '../../lib/core/catalog.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import { serveTree } from '../helpers/gateway-bed.ts'
-import { makeLuaSite } from '../helpers/lua.ts'
+import { makeLuaSite } from './lua-site.ts'
 
 t.setTimeout(120_000)
 

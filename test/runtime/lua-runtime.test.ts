@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { runtimeFile } from '../../lib/runtime/package-files.ts'
-import { type LuaSite, makeLuaSite } from '../helpers/lua.ts'
+import { type LuaSite, makeLuaSite } from './lua-site.ts'
 import { makeTree, type Tree } from '../helpers/tree.ts'
 
 /** Runs the request body as Lua: one thread serves a whole table of cases. */

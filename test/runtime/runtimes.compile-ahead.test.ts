@@ -8,7 +8,7 @@ import { runtimeFile } from '../../lib/runtime/package-files.ts'
 import { MAX_KEPT_FILES } from '../../runtimes/node/compiler.mjs'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
-import { makeRuntimes } from '../helpers/runtime-bed.ts'
+import { makeRuntimes } from './runtime-bed.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { startDaemon, until, type WorkerStart } from '../helpers/worker-client.ts'
 

@@ -8,6 +8,7 @@ import t, { type Test } from 'tap'
 import { CaseBed, type CaseServer } from '../../conformance/case.ts'
 import { CASES } from '../../conformance/cases.ts'
 import { LATE_MS, SHORT_TIMEOUT_MS } from '../../conformance/fixture-tree.ts'
+import { shareCrates } from '../helpers/compiled.ts'
 import { type Bed, makeBed, TESTED } from '../helpers/conformance.ts'
 import { childrenOf, isAlive, listProcesses, placeOf } from '../helpers/processes.ts'
 import { until } from '../helpers/worker-client.ts'
@@ -23,7 +24,7 @@ const NICE = 1
 
 let bed: Bed
 t.before(async () => {
-  bed = await makeBed({ FN_WORKER_NICE: String(NICE) })
+  bed = await makeBed({ ...shareCrates(), FN_WORKER_NICE: String(NICE) })
 })
 
 /** Cases of one test: a subtest per language; languages whose program is missing are skipped with that reason. */

@@ -5,15 +5,9 @@ import net from 'node:net'
 import { availableParallelism } from 'node:os'
 import t, { type Test } from 'tap'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
-import {
-  CompiledWorkers,
-  checkGateway,
-  checkHandedConnections,
-  FIXTURES,
-  makeBuilds,
-  missingToolchain,
-} from '../helpers/compiled.ts'
+import { FIXTURES, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
 import { FrameClient, startDaemon } from '../helpers/worker-client.ts'
+import { CompiledWorkers, checkGateway, checkHandedConnections } from './compiled-workers.ts'
 
 const missing = missingToolchain('go')
 if (missing !== null) {

@@ -4,15 +4,9 @@ import { copyFileSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import net from 'node:net'
 import t from 'tap'
 import { KIND } from '../../lib/runtime/wire-protocol.ts'
-import {
-  CompiledWorkers,
-  checkGateway,
-  checkHandedConnections,
-  FIXTURES,
-  makeBuilds,
-  missingToolchain,
-} from '../helpers/compiled.ts'
+import { FIXTURES, makeBuilds, missingToolchain } from '../helpers/compiled.ts'
 import { FrameClient, startDaemon, until } from '../helpers/worker-client.ts'
+import { CompiledWorkers, checkGateway, checkHandedConnections } from './compiled-workers.ts'
 
 const missing = missingToolchain('rust')
 if (missing !== null) {

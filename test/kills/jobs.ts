@@ -7,9 +7,9 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { FROM_SOURCES } from './cli.ts'
-import { makeTree, type Tree } from './tree.ts'
-import { createRandom } from './random.ts'
+import { FROM_SOURCES } from '../helpers/cli.ts'
+import { makeTree, type Tree } from '../helpers/tree.ts'
+import { createRandom } from '../helpers/random.ts'
 
 const LIB = new URL('../../lib/', import.meta.url)
 const moduleUrl = (path: string): string => JSON.stringify(fileURLToPath(new URL(path, LIB)))

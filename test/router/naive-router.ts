@@ -3,7 +3,7 @@
  * shared with lib/router. What the route tree finds is compared with this.
  */
 
-import type { Random } from './random.ts'
+import type { Random } from '../helpers/random.ts'
 
 /** How many generated pairs a test compares: `FNGW_PAIRS`, else `usual`. */
 export function pairCount(usual: number): number {

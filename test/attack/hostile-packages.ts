@@ -2,8 +2,8 @@
 
 import { execFileSync } from 'node:child_process'
 import { existsSync, rmSync } from 'node:fs'
-import { manifest } from './composer-bed.ts'
-import type { TreeEntry } from './tree.ts'
+import { manifest } from '../helpers/composer-bed.ts'
+import type { TreeEntry } from '../helpers/tree.ts'
 
 /** Of another function, and the folder that it is in. */
 export const VICTIM_SECRET = 'planted-in-victim'

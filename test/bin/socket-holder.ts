@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { FNGW, toEnv } from './cli.ts'
+import { FNGW, toEnv } from '../helpers/cli.ts'
 
 const HOLDER = fileURLToPath(new URL('./socket-holder.py', import.meta.url))
 

@@ -6,8 +6,8 @@ import { Contribution, FunctionMaker } from '../../lib/discovery/functions.ts'
 import { ROOT_CONTEXT, Visit } from '../../lib/discovery/visit.ts'
 import { findFolder } from '../../lib/discovery/snapshot.ts'
 import type { DiscoverOptions } from '../../lib/discovery/discover.ts'
-import { OPTIONS, snapshotOf } from './discovery.ts'
-import { makeTree, type TreeEntry } from './tree.ts'
+import { OPTIONS, snapshotOf } from '../helpers/discovery.ts'
+import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 export interface Visited {
   part: Contribution

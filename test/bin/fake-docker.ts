@@ -2,8 +2,8 @@
 
 import { chmodSync, readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { FNGW } from './cli.ts'
-import { makeTree } from './tree.ts'
+import { FNGW } from '../helpers/cli.ts'
+import { makeTree } from '../helpers/tree.ts'
 
 export interface FakeSettings {
   /** What `info` prints, and the code it ends with. */

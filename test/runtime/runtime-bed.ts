@@ -16,9 +16,9 @@ import { RuntimeCall } from '../../lib/runtime/call.ts'
 import type { DaemonEvent } from '../../lib/runtime/daemon.ts'
 import type { RuntimeHealth } from '../../lib/runtime/runtime.ts'
 import { Runtimes, type RuntimesOptions } from '../../lib/runtime/runtimes.ts'
-import { makeFn } from './fn.ts'
-import { makeTree, type Tree, type TreeEntry } from './tree.ts'
-import type { Fields } from './worker-client.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
+import type { Fields } from '../helpers/worker-client.ts'
 
 export interface Outcome {
   error: GatewayError | null

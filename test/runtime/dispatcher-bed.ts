@@ -3,9 +3,9 @@
 import type { FunctionVersion, WorkerPoolPolicy } from '../../lib/core/catalog.ts'
 import { Dispatcher } from '../../lib/runtime/dispatcher.ts'
 import type { Preparer, Runtime } from '../../lib/runtime/runtime.ts'
-import { FakeClock } from './clock.ts'
-import { FakeWorker, SeenCall } from './fake-worker.ts'
-import { makeFn } from './fn.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { FakeWorker, SeenCall } from '../helpers/fake-worker.ts'
+import { makeFn } from '../helpers/fn.ts'
 
 interface Work {
   fn: FunctionVersion

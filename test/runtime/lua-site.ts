@@ -6,8 +6,8 @@ import type { GatewayError } from '../../lib/core/errors.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import { Dispatcher } from '../../lib/runtime/dispatcher.ts'
 import { LuaRuntime } from '../../lib/runtime/lua-runtime.ts'
-import { makeFn } from './fn.ts'
-import { makeTree, type Tree, type TreeEntry } from './tree.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 
 export interface LuaResult {
   header: string

@@ -5,11 +5,11 @@
 
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { PackageFolder } from '../../lib/dependencies/package-set.ts'
-import { killGateway, startGateway } from './kill-jobs.ts'
-import { startNpmRegistry } from './npm-registry.ts'
-import { makeTree, type Tree, type TreeEntry } from './tree.ts'
-import { makeWheels } from './wheels.ts'
-import { createRandom } from './random.ts'
+import { killGateway, startGateway } from './jobs.ts'
+import { startNpmRegistry } from '../helpers/npm-registry.ts'
+import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
+import { makeWheels } from '../helpers/wheels.ts'
+import { createRandom } from '../helpers/random.ts'
 
 /** Files beside the main one of each package: a set that is half there lacks some. */
 const FILES = 25

@@ -4,9 +4,9 @@
  */
 
 import { existsSync, readFileSync } from 'node:fs'
-import { killGateway, startGateway } from './kill-jobs.ts'
-import { makeTree, type Tree } from './tree.ts'
-import { createRandom } from './random.ts'
+import { killGateway, startGateway } from './jobs.ts'
+import { makeTree, type Tree } from '../helpers/tree.ts'
+import { createRandom } from '../helpers/random.ts'
 
 const HANDLER = `const { appendFileSync } = require('node:fs')
 exports.handler = async event => {

@@ -5,8 +5,8 @@ import { chmodSync, existsSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { createGateway, type Gateway } from '../../lib/index.ts'
 import { findProgram } from '../../lib/runtime/binaries.ts'
-import { injectBuilt, makeBuilds, missingToolchain, shareCrates } from './compiled.ts'
-import { makeTree } from './tree.ts'
+import { injectBuilt, makeBuilds, missingToolchain, shareCrates } from '../helpers/compiled.ts'
+import { makeTree } from '../helpers/tree.ts'
 
 /** Each runs its body as a shell command and answers with what that wrote: one set of attempts for all languages. */
 export const HANDLERS = {

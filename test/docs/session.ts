@@ -4,11 +4,11 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, cpSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { FNGW, type RunningCli, startCli, toEnv } from './cli.ts'
-import { shareCrates } from './compiled.ts'
-import { type DocBlock, isAsShown, readSession } from './doc-blocks.ts'
-import { findCheck } from './doc-checks.ts'
-import { makeTree } from './tree.ts'
+import { FNGW, type RunningCli, startCli, toEnv } from '../helpers/cli.ts'
+import { shareCrates } from '../helpers/compiled.ts'
+import { type DocBlock, isAsShown, readSession } from './blocks.ts'
+import { findCheck } from './checks.ts'
+import { makeTree } from '../helpers/tree.ts'
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -41,7 +41,7 @@ export class DocSession {
   #gateway: RunningCli | null = null
   #restart: (() => Promise<RunningCli>) | null = null
   #args: string[] = []
-  #isStale = false
+  #stale: 'settings' | 'functions' | null = null
   readonly #daemons: RunningCli[] = []
   /** Ports where daemons really listen, by those that the page shows. */
   readonly #daemonPorts = new Map<string, string>()
@@ -78,8 +78,8 @@ export class DocSession {
 
   #write(file: string, text: string): DocResult {
     this.#home.write({ [join('project', file)]: `${this.#toReal(text)}\n` })
-    // The gateway sees an edit by itself; a page that goes on at once has to be sure that it did.
-    this.#isStale = true
+    // The gateway sees an edit by itself; a page that goes on at once has to be sure that it did. It reads its settings once.
+    this.#stale = this.#stale === 'settings' || /^\w+\.json$/.test(file) ? 'settings' : 'functions'
     return {}
   }
 
@@ -117,7 +117,7 @@ export class DocSession {
   }
 
   async #bash(script: string, curl: string): Promise<{ status: number | null; output: string; stderr: string }> {
-    if (this.#isStale && this.#restart !== null) await this.#open(this.#restart)
+    if (this.#stale !== null && this.#restart !== null) await this.#renew(this.#stale, this.#restart)
     const address = this.#gateway?.url.slice('http://'.length)
     const { status, stdout, stderr } = spawnSync(
       'bash',
@@ -158,8 +158,14 @@ export class DocSession {
   async #open(start: () => Promise<RunningCli>): Promise<void> {
     await this.#stop()
     this.#restart = start
-    this.#isStale = false
+    this.#stale = null
     this.#gateway = await start()
+  }
+
+  async #renew(stale: 'settings' | 'functions', restart: () => Promise<RunningCli>): Promise<void> {
+    this.#stale = null
+    const isReloaded = stale === 'functions' && (await fetch(`${this.#gateway?.url}/_fn/reload`, { method: 'POST' })).ok
+    if (!isReloaded) await this.#open(restart)
   }
 
   async #stop(): Promise<void> {

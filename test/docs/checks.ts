@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { transformSync } from 'esbuild'
 import { parseAllDocuments } from 'yaml'
-import { makeTree } from './tree.ts'
+import { makeTree } from '../helpers/tree.ts'
 
 const luaparse = createRequire(import.meta.url)('luaparse') as { parse(text: string, options: object): unknown }
 const UNITS = fileURLToPath(new URL('../../examples/deploy/systemd', import.meta.url))

@@ -7,11 +7,11 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { startCli } from './cli.ts'
-import { missingToolchain, shareCrates } from './compiled.ts'
-import { commandOf, descendantsOf, isAlive, killIfThere, statusOf } from './processes.ts'
-import { Random } from './random.ts'
-import { makeTree, type Tree } from './tree.ts'
+import { startCli } from '../helpers/cli.ts'
+import { missingToolchain, shareCrates } from '../helpers/compiled.ts'
+import { commandOf, descendantsOf, isAlive, killIfThere, statusOf } from '../helpers/processes.ts'
+import { Random } from '../helpers/random.ts'
+import { makeTree, type Tree } from '../helpers/tree.ts'
 
 export interface SoakOptions {
   seconds: number
