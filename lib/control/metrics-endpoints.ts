@@ -4,11 +4,11 @@ import { setImmediate } from 'node:timers/promises'
 import { showText } from '../config/findings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, toGatewayError } from '../core/errors.ts'
-import { countOpenFiles, readDescriptorLimit } from '../core/host.ts'
+import { readDescriptorLimit } from '../core/host.ts'
 import { RUNTIMES } from '../core/identity.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { type HistoryStore, HistoryView, type WindowName, WINDOWS } from '../observe/history.ts'
-import { toProcessText } from '../observe/metrics.ts'
+import { countOpenFiles, toProcessText } from '../observe/metrics.ts'
 import {
   badQuery,
   type ControlContext,
