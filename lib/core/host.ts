@@ -5,7 +5,7 @@
 
 import { executionAsyncResource } from 'node:async_hooks'
 import { readFileSync } from 'node:fs'
-import { readdir, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { getPriority, setPriority } from 'node:os'
 import { GatewayError, orNull } from './errors.ts'
 import { MAX_WORKER_NICE } from './limits.ts'
@@ -126,13 +126,6 @@ export function readDescriptorLimit(): number | null {
   const limits = orNull(() => readFileSync('/proc/self/limits', 'latin1'))
   const limit = /^Max open files\s+(\d+)/m.exec(limits ?? '')?.[1]
   return limit === undefined ? null : Number(limit)
-}
-
-/** Open files of this process; null where the system does not report it. */
-export async function countOpenFiles(): Promise<number | null> {
-  const files = await readdir('/proc/self/fd').catch(() => null)
-  // Without the one that was open for reading them.
-  return files === null ? null : files.length - 1
 }
 
 /** Processes whose memory is read at once, and at most. */

@@ -86,6 +86,19 @@ export function toFunctionKey(runtime: RuntimeName, name: string, version: strin
   return [runtime, '/', name, '@', version ?? 'default'].join('')
 }
 
+/** The names of a function version in metrics, logs and events. */
+export function toFunctionLabels({
+  runtime,
+  name,
+  version,
+}: {
+  runtime: string
+  name: string
+  version: string | null
+}) {
+  return { runtime, fn: name, version: version ?? 'default' }
+}
+
 export const ADAPTERS = ['native', 'cloud-lambda', 'edge-worker'] as const
 
 export type AdapterName = (typeof ADAPTERS)[number]

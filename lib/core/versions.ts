@@ -15,11 +15,6 @@ export function toFunctionPath(name: string, version: string | null): string {
   return version === null ? `/${name}` : toVersionPath(name, version)
 }
 
-/** A version as metrics, logs and events name it. */
-export function toFunctionLabels({ runtime, name, version }: FunctionVersion) {
-  return { runtime, fn: name, version: version ?? DEFAULT_VERSION_LABEL }
-}
-
 /** True when both have the same code: a program or package set of one serves the other. Their policies may differ. */
 export function isSameVersion(a: FunctionVersion, b: FunctionVersion): boolean {
   return a === b || (a.signature === b.signature && a.entryPath === b.entryPath)

@@ -17,9 +17,9 @@ import type { ControlContext } from '../control/endpoint.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { type Descriptors, toPythonHostEnv } from '../core/host.ts'
-import type { Method } from '../core/identity.ts'
+import { type Method, toFunctionLabels } from '../core/identity.ts'
 import type { Lifecycle } from '../core/transitions.ts'
-import { toFunctionLabels, toFunctionPath } from '../core/versions.ts'
+import { toFunctionPath } from '../core/versions.ts'
 import { toResultText } from '../dependencies/build.ts'
 import { Dependencies, findUnmet, SharedPacks } from '../dependencies/dependencies.ts'
 import { Installer } from '../dependencies/install.ts'
@@ -56,15 +56,7 @@ import { pickPath, toScheduledRequest } from '../scheduler/schedule-runner.ts'
 import { FileScheduleStore } from '../scheduler/schedule-store.ts'
 import { Scheduler } from '../scheduler/scheduler.ts'
 import type { SchemaStore } from '../validation/schema-store.ts'
-import {
-  type Catalog,
-  CatalogLoader,
-  createRoutesOf,
-  findFunction,
-  FunctionCalls,
-  Reloader,
-  type ReloaderOptions,
-} from './catalog-loader.ts'
+import { type Catalog, CatalogLoader, createRoutesOf, findFunction, FunctionCalls, Reloader, type ReloaderOptions } from './catalog-loader.ts'
 import { toPolicySources } from './explain-request.ts'
 import { Listeners } from './listeners.ts'
 import type { Host } from './options.ts'

@@ -8,7 +8,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type Clock, Timer } from '../core/clock.ts'
 import { getOrMake } from '../core/collections.ts'
-import { toFunctionLabels } from '../core/versions.ts'
+import { toFunctionLabels } from '../core/identity.ts'
 import { addTo, type Counts, createCounts, type Metrics, sumCounts, Tally, toPercentileMs, toTotal } from './metrics.ts'
 
 /** The resolution of the past: every step of a tier contains those of the finer one. */

@@ -3,7 +3,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
-import { toFunctionLabels } from '../core/versions.ts'
+import { toFunctionLabels } from '../core/identity.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { AccessLogFormat } from './access-log.ts'
 import {

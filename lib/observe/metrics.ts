@@ -3,11 +3,11 @@
  * arrays that exist already; everything else is read at each scrape. Owner: page observe/metrics.
  */
 
+import { readdir } from 'node:fs/promises'
 import { performance } from 'node:perf_hooks'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import { METHODS } from '../core/identity.ts'
-import { toFunctionLabels } from '../core/versions.ts'
+import { METHODS, toFunctionLabels } from '../core/identity.ts'
 
 /** Names and values of labels, in the order they are shown. */
 type Labels = Readonly<Record<string, string>>
@@ -548,4 +548,11 @@ export function toProcessText(clock: Clock, openFiles: number | null, maxFiles: 
   return rows
     .map(([name, type, help, value]) => toFamily(name, type, help, value === null ? [] : [[{}, value]]))
     .join('')
+}
+
+/** Open files of this process; null where the system does not report it. */
+export async function countOpenFiles(): Promise<number | null> {
+  const files = await readdir('/proc/self/fd').catch(() => null)
+  // Without the one that was open for reading them.
+  return files === null ? null : files.length - 1
 }
