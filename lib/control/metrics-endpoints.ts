@@ -8,7 +8,16 @@ import { readDescriptorLimit } from '../core/host.ts'
 import { RUNTIMES } from '../core/identity.ts'
 import { type HistoryStore, HistoryView, type WindowName, WINDOWS } from '../observe/history.ts'
 import { countOpenFiles, toProcessText } from '../observe/metrics.ts'
-import { badQuery, type ControlContext, type ControlReply, type Endpoint, endpoint, json, type JsonObject, sendPieces } from './endpoint.ts'
+import {
+  badQuery,
+  type ControlContext,
+  type ControlReply,
+  type Endpoint,
+  endpoint,
+  json,
+  type JsonObject,
+  sendPieces,
+} from './endpoint.ts'
 import { toSeconds } from './records.ts'
 
 /** Characters that are made and sent in one go: with ten thousand functions the whole takes longer than requests may wait. */

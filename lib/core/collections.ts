@@ -9,7 +9,7 @@ export function getOrMake<K, V>(map: Map<K, V>, key: K, make: () => V): V {
   return made
 }
 
-export interface ListChange<T> {
+interface ListChange<T> {
   readonly gone: readonly T[]
   readonly fresh: readonly T[]
 }

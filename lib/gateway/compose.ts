@@ -56,7 +56,15 @@ import { pickPath, toScheduledRequest } from '../scheduler/schedule-runner.ts'
 import { FileScheduleStore } from '../scheduler/schedule-store.ts'
 import { Scheduler } from '../scheduler/scheduler.ts'
 import type { SchemaStore } from '../validation/schema-store.ts'
-import { type Catalog, CatalogLoader, createRoutesOf, findFunction, FunctionCalls, Reloader, type ReloaderOptions } from './catalog-loader.ts'
+import {
+  type Catalog,
+  CatalogLoader,
+  createRoutesOf,
+  findFunction,
+  FunctionCalls,
+  Reloader,
+  type ReloaderOptions,
+} from './catalog-loader.ts'
 import { toPolicySources } from './explain-request.ts'
 import { Listeners } from './listeners.ts'
 import type { Host } from './options.ts'
