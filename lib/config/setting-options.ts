@@ -378,8 +378,7 @@ export const SETTING_OPTIONS = {
       fallback: limits.DEFAULT_FUNCTION_QUEUE_TIMEOUT_MS,
     }),
     defaultQueueWaitMs: setting('FN_DEFAULT_QUEUE_WAIT_MS', integer({ min: 0, max: limits.MAX_TIMEOUT_MS }), {
-      description:
-        'A call that would wait longer, by the durations measured, is refused at once; 0 leaves it to FN_DEFAULT_MAX_QUEUE.',
+      description: 'When the first of these calls has waited longer, further ones are refused at once; 0: never.',
       fallback: limits.DEFAULT_FUNCTION_QUEUE_WAIT_MS,
     }),
     defaultMaxBodyBytes: setting('FN_DEFAULT_MAX_BODY_BYTES', integer({ min: 1, max: limits.MAX_BODY_BYTES }), {

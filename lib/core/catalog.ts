@@ -24,7 +24,7 @@ export interface QueuePolicy {
   /** Calls that may wait. */
   maxQueue: number
   timeoutMs: number
-  /** A call that would probably wait longer is refused at once; 0: only the number of waiting calls counts. */
+  /** When the first waiting call has waited longer, further ones are refused at once; 0: only their number counts. */
   maxWaitMs: number
 }
 

@@ -11,8 +11,8 @@ export const DEFAULT_TIMEOUT_MS = 2500
 /** Simultaneous requests of one function; 0 means unlimited. */
 export const DEFAULT_MAX_CONCURRENCY = 20
 /**
- * Where a function sets no `max_concurrency`: calls that wait, which bounds their memory; milliseconds that each may wait; and the expected
- * wait beyond which a call is refused at once (`FN_DEFAULT_MAX_QUEUE`, `FN_DEFAULT_QUEUE_TIMEOUT_MS`, `FN_DEFAULT_QUEUE_WAIT_MS`).
+ * Where a function sets no `max_concurrency`: calls that wait, which bounds their memory; milliseconds that each may wait; and the wait
+ * of the first one beyond which further ones are refused at once (`FN_DEFAULT_MAX_QUEUE`, `FN_DEFAULT_QUEUE_TIMEOUT_MS`, `FN_DEFAULT_QUEUE_WAIT_MS`).
  */
 export const DEFAULT_FUNCTION_MAX_QUEUE = 5000
 export const DEFAULT_FUNCTION_QUEUE_TIMEOUT_MS = 5000

@@ -90,14 +90,21 @@ function expectedWaitMs({ queued, meanMs, limits: { maxWorkers } }: FunctionSlot
   return queued === 0 ? 0 : (queued / maxWorkers) * meanMs
 }
 
-function decide(slots: FunctionSlots) {
-  const { active, queued, limits } = slots
-  const decision = nextAdmission({ active, queued, maxWorkers: limits.maxWorkers, maxQueue: limits.maxQueue })
-  return decision === 'queue' && expectedWaitMs(slots) > limits.maxWaitMs ? 'reject' : decision
+/**
+ * A queue whose first call has waited too long does not drain by itself: newcomers are refused. An expected wait must not decide
+ * this: refused clients that try again at once would slow the function, and so confirm it.
+ * @param now - monotonic ms
+ */
+function decide({ active, queued, first, meanMs, limits }: FunctionSlots, now: number) {
+  const { maxWorkers, maxQueue, maxWaitMs } = limits
+  const decision = nextAdmission({ active, queued, maxWorkers, maxQueue })
+  // Before a call has ended its worker may be starting.
+  const isStanding = first !== null && meanMs > 0 && now - first.enteredAt > maxWaitMs
+  return decision === 'queue' && isStanding ? 'reject' : decision
 }
 
-function hasRoom(slots: FunctionSlots): boolean {
-  const decision = decide(slots)
+function hasRoom(slots: FunctionSlots, now: number): boolean {
+  const decision = decide(slots, now)
   return decision === 'run' || (decision === 'queue' && slots.limits.queueTimeoutMs > 0)
 }
 
@@ -124,7 +131,7 @@ export class Admission {
   enter(call: AdmissionCall): null | 'queued' | GatewayError {
     const slots = this.#slotsOf(call.fn)
     const { limits } = slots
-    const decision = decide(slots)
+    const decision = decide(slots, call.handedAt || this.#clock.monotonic())
     if (decision === 'run') {
       slots.active += 1
       call.slots = slots
@@ -167,7 +174,7 @@ export class Admission {
   /** True when a call would run or may wait: `enter` would not refuse it now. */
   canEnter(fn: FunctionVersion): boolean {
     const slots = this.#functions.get(fn.key)
-    if (slots === undefined || hasRoom(slots)) return true
+    if (slots === undefined || hasRoom(slots, this.#clock.monotonic())) return true
     if (slots.leased > 0) this.#recall(slots)
     return false
   }
@@ -178,7 +185,7 @@ export class Admission {
   }
 
   #announceRoom(slots: FunctionSlots): void {
-    if (!hasRoom(slots)) return
+    if (!hasRoom(slots, this.#clock.monotonic())) return
     const callback = slots.onRoom
     slots.onRoom = null
     callback?.()

@@ -15,7 +15,7 @@ export interface AdmissionLimits {
   /** Calls waiting; 0 means none waits. */
   maxQueue: number
   queueTimeoutMs: number
-  /** A call that would probably wait longer is refused at once; infinite where the number of waiting calls alone decides. */
+  /** When the first waiting call has waited longer, further ones are refused at once; infinite where their number alone decides. */
   maxWaitMs: number
   /** Response to a call that finds no place, and to one that waited too long. @param waitMs - how long the queue probably is */
   overflow: (waitMs: number) => GatewayError

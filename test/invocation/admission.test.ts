@@ -161,36 +161,40 @@ t.test('[invocation/admission.6] the wait ends', async t => {
   t.match(enterNow(impatient).refusal, { message: 'worker pool queue timeout' })
 })
 
-t.test('[invocation/admission.15] a default queue is bounded by the expected wait', async t => {
+t.test('[invocation/admission.15] a default queue refuses once its first call has waited too long', async t => {
   const { clock, admission, log, enter, counts } = setup()
   const fn = makeFn({
     policy: { maxConcurrency: 2, defaultQueue: { maxQueue: 100, timeoutMs: 60_000, maxWaitMs: 1000 } },
   })
   const running = [enter(fn), enter(fn)]
   running[0]!.cold = true
-  for (let i = 0; i < 50; i++) t.equal(enter(fn).where, 'queued', 'nothing is measured yet')
+  for (let i = 0; i < 50; i++) t.equal(enter(fn).where, 'queued')
   clock.advance(3000)
+  t.equal(enter(fn).where, 'queued', 'no call has ended: the worker may be starting')
   admission.leave(running[0]!)
   t.equal(enter(fn).where, 'queued', 'a call whose worker had to start is not measured')
   running[1]!.handedAt = clock.monotonic() - 100
   admission.leave(running[1]!)
-  t.same(counts(), { active: 2, queued: 49 })
+  t.same(counts(), { active: 2, queued: 50 })
   t.match(enter(fn).refusal, { status: 429, message: 'concurrency limit reached', headers: { 'Retry-After': '3' } })
   t.notOk(admission.canEnter(fn))
-  for (let ended = 0; counts().queued > 20; ) {
-    clock.advance(100)
+  for (let ended = 0; counts().queued > 2; ) {
     for (const call of log.slice(ended, log.length)) admission.leave(call)
     ended = log.length - counts().active
   }
-  t.ok(admission.canEnter(fn))
-  t.equal(enter(fn).where, 'queued', '20 calls of 100 ms at two places take a second')
-  const pool = pooled({ maxQueue: 100 }, 'pool')
+  t.ok(admission.canEnter(fn), 'the first call has just begun to wait')
+  t.equal(enter(fn).where, 'queued')
+  clock.advance(1000)
+  t.equal(enter(fn).where, 'queued')
+  clock.advance(1)
+  t.equal(enter(fn).where, 'outside')
+  const pool = pooled({ maxQueue: 100, queueTimeoutMs: 60_000 }, 'pool')
   const one = enter(pool)
   for (let i = 0; i < 99; i++) enter(pool)
-  clock.advance(900)
+  clock.advance(9000)
   admission.leave(one)
-  t.equal(enter(pool).where, 'queued', 'the number alone decides in a queue that a config sets')
-  enter(pool)
+  for (let i = 0; i < 2; i++)
+    t.equal(enter(pool).where, 'queued', 'the number alone decides in a queue that a config sets')
   t.match(enter(pool).refusal, { status: 503, headers: { 'Retry-After': '60' } }, 'at most a minute')
 })
 
