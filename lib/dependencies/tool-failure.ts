@@ -128,7 +128,7 @@ interface FailureFields {
   output?: string
 }
 
-/** A package tool that failed. Folders that share an install share it, and each gets an error of its own for it. */
+/** A package tool that failed. Folders that share an install share it, and each gets its own error for it. */
 export class ToolFailure extends Error {
   readonly kind: FailureFields['kind']
   readonly hint: string | undefined

@@ -130,7 +130,7 @@ export class TreeWatcher {
   #enter(node: DirNode): void {
     if (this.#isClosed || node.skipped !== null) return
     const isNew = this.#watch(node.path)
-    // What changed between the reading and the watch. Whoever starts the watcher reads everything once more.
+    // It may have changed between the reading and the watch. Before the watcher is ready this does not matter: its caller reads the tree again.
     if (isNew && this.#isReady && !isAsRead(this.#fullPath(node.path), node)) this.#options.mark(node.path)
     for (const path of linksOf(node)) this.#watch(path)
     for (const dir of node.dirs) this.#queue.push(dir)

@@ -64,7 +64,7 @@ export class FileWatcher implements Watcher {
   readonly #tree: TreeWatcher
   readonly #outside: OutsideWatcher | null
   readonly #pollTimer: Timer
-  /** Polling could not tell what changed. */
+  /** Polling could not find out which files changed. */
   #isAllChanged = false
   #isLimited = false
   #isClosed = false

@@ -17,13 +17,13 @@ import {
   object,
   type ObjectOf,
   oneOf,
+  type Place,
   readRequest,
   reportWrong,
   showText,
   showValue,
   string,
 } from '../config/fields.ts'
-import type { Place } from '../config/fields.ts'
 import { isSecretName } from '../config/function-env.ts'
 import { base64, toScalarText } from '../config/texts.ts'
 import type { FunctionVersion } from '../core/catalog.ts'

@@ -31,6 +31,23 @@ export const TEST_POLICY: Policy = {
   exampleContentType: null,
 }
 
+/** The handler event of a plain GET, as tests of workers send it. */
+export const TEST_EVENT = {
+  id: 'req-1',
+  ts: 1_700_000_000_000,
+  method: 'GET',
+  path: '/',
+  raw_path: '/',
+  params: {},
+  query: {},
+  headers: {},
+  client: { ip: '127.0.0.1', ua: null },
+  session: null,
+  user: null,
+  trigger: null,
+  trace: null,
+}
+
 /** A function version with sensible fields, for tests of everything after discovery. */
 export function makeFn(
   fields: Partial<Omit<FunctionVersion, 'policy'>> & { policy?: Partial<Policy> } = {},

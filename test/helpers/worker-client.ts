@@ -16,6 +16,7 @@ import { join, resolve } from 'node:path'
 import type { AdapterName, RuntimeName } from '../../lib/core/identity.ts'
 import { callableOf } from '../../lib/discovery/callable.ts'
 import { encodeFrame, FrameReader, KIND, type Kind, parseHeader } from '../../lib/runtime/wire-protocol.ts'
+import { TEST_EVENT } from './fn.ts'
 
 const PROJECT = resolve(import.meta.dirname, '../..')
 const HELLO_BYTE = Buffer.from([1])
@@ -162,19 +163,10 @@ export class WorkerClient extends FrameClient {
     this.nextId += 1
     const path = typeof header.path === 'string' ? header.path : '/test'
     const call = {
+      ...TEST_EVENT,
       id: `req-${this.nextId}`,
-      ts: 1_700_000_000_000,
-      method: 'GET',
       path,
       raw_path: path,
-      params: {},
-      query: {},
-      headers: {},
-      client: { ip: '127.0.0.1', ua: null },
-      session: null,
-      user: null,
-      trigger: null,
-      trace: null,
       ...header,
     }
     this.send(KIND.call, this.nextId, call, typeof body === 'string' ? Buffer.from(body) : body)

@@ -1,12 +1,12 @@
 /** A Lua runtime with functions in a temporary tree, for tests. */
 
-import { systemClock } from '../../lib/core/clock.ts'
 import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
+import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
 import { RuntimeCall } from '../../lib/runtime/call.ts'
 import { Dispatcher } from '../../lib/runtime/dispatcher.ts'
 import { LuaRuntime } from '../../lib/runtime/lua-runtime.ts'
-import { makeFn } from '../helpers/fn.ts'
+import { makeFn, TEST_EVENT } from '../helpers/fn.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 
 export interface LuaResult {
@@ -53,21 +53,7 @@ class TestCall extends RuntimeCall {
   }
 }
 
-const CALL = {
-  id: 'req-1',
-  ts: 1_700_000_000_123,
-  method: 'POST',
-  path: '/fn',
-  raw_path: '/fn',
-  params: {},
-  query: {},
-  headers: {},
-  client: { ip: '127.0.0.1', ua: null },
-  session: null,
-  user: null,
-  trigger: null,
-  trace: null,
-}
+const CALL = { ...TEST_EVENT, ts: 1_700_000_000_123, method: 'POST', path: '/fn', raw_path: '/fn' }
 
 export interface LuaSite {
   tree: Tree

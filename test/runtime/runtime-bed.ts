@@ -6,8 +6,8 @@
  *   const outcome = await bed.call(bed.fn('a.js'))      // { status, header, text, error, ... }
  */
 
-import { resolveSettings } from '../../lib/config/settings.ts'
 import { basename, dirname } from 'node:path'
+import { resolveSettings } from '../../lib/config/settings.ts'
 import type { FunctionVersion, Policy } from '../../lib/core/catalog.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import type { GatewayError } from '../../lib/core/errors.ts'
@@ -16,7 +16,7 @@ import { RuntimeCall } from '../../lib/runtime/call.ts'
 import type { DaemonEvent } from '../../lib/runtime/daemon.ts'
 import type { RuntimeHealth } from '../../lib/runtime/runtime.ts'
 import { Runtimes, type RuntimesOptions } from '../../lib/runtime/runtimes.ts'
-import { makeFn } from '../helpers/fn.ts'
+import { makeFn, TEST_EVENT } from '../helpers/fn.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 import type { Fields } from '../helpers/worker-client.ts'
 
@@ -47,19 +47,9 @@ export class TestCall extends RuntimeCall {
     super(fn)
     const path = String(header.path ?? '/')
     this.header = JSON.stringify({
-      id: 'req-1',
-      ts: 1_700_000_000_000,
-      method: 'GET',
+      ...TEST_EVENT,
       path,
       raw_path: path,
-      params: {},
-      query: {},
-      headers: {},
-      client: { ip: '127.0.0.1', ua: null },
-      session: null,
-      user: null,
-      trigger: null,
-      trace: null,
       ...header,
     })
     this.body = body
