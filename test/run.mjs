@@ -271,9 +271,8 @@ const work = async () => {
     if (totals.failed > 0) process.stdout.write(`${toReport(outcome)}\n`)
   }
 }
-// A file waits for a third of its time, for what it started or for a deadline; more of them would make limits of time in tests depend on
-// the machine.
-const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism() + 1)
+// More than there are processors would make limits of time in tests depend on the machine.
+const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism())
 await Promise.all(Array.from({ length: jobs }, work))
 product?.cleanup()
 sources?.cleanup()

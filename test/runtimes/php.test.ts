@@ -254,7 +254,8 @@ t.test('[runtimes/php.6] no orphans: daemon stopped, killed, or left by its gate
   const escaped = json(await forker.call())
   await forker.close()
   await stopped.ended(forker)
-  t.notOk(isAlive(escaped), 'a process that left the group ends with its worker')
+  // It was killed before; the system takes a moment.
+  await until(() => !isAlive(escaped))
   stopped.child.stdin!.end()
   t.equal(await stopped.exited, 0)
   await until(() => !workers.some(worker => isAlive(worker.pid)))
