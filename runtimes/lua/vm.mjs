@@ -18,7 +18,7 @@ const MAX_STACK_SLOTS = 200_000
 /** Longest file name kept in error messages. */
 const MAX_SOURCE_NAME = 512
 /** Bytes from which a body travels as a transferred buffer instead of text. */
-const LONG_BODY = 64 * 1024
+const LONG_BODY = 16 * 1024
 /** Stack slots that reporting an error takes. */
 const ERROR_SLOTS = 4
 /**

@@ -103,6 +103,12 @@ export async function run(): Promise<BenchRow[]> {
     const quiet = new QuietRounds(SYSTEM_METER, SPARE_ROUNDS)
     const rows: BenchRow[] = []
     for (const one of cases) rows.push(...(await ratio(own, bare, one, quiet)))
+    const pair = await start(['bare-pair.mjs'], started)
+    for (const { body, connections } of cases.slice(0, 2)) {
+      const name = `a bare pair of processes: ${connections === 4 ? '1 MiB' : '64 KiB'} back`
+      const one = { name, path: '/echo', barePath: '/echo', body, connections, goal: null }
+      rows.push(...(await ratio(pair, bare, one, quiet)))
+    }
     rows.push(...(await streams(own, bare)))
     await new Promise(done => setTimeout(done, REST_MS))
     const kept = usageOf(own.child.pid!).ownRssMb - before

@@ -1,6 +1,7 @@
 /**
- * What people run: default settings (JSON access lines, the default limit with its queue) and requests that differ, beside bare node:http
- * and fastify in the same rounds. The cost of the limit and of the line, each against the same gateway without it. Two minutes.
+ * What people run: default settings (JSON access lines, the default limit with its queue) and requests that differ, beside bare node:http,
+ * fastify and a bare pair of processes (the bound of every gateway whose functions run in another process) in the same rounds. The cost of
+ * the limit and of the line, each against the same gateway without it. Two minutes.
  */
 
 import { spawnSync } from 'node:child_process'
@@ -18,6 +19,8 @@ const SCRIPT = 'defaults.lua'
 /** Of bare node:http, by connections; ahead of fastify too. */
 const GOALS = { 64: 0.85, 16: 0.75 }
 const MOST_LOST = { limit: 0.05, line: 0.08 }
+/** Median of one connection, of bare node:http. */
+const MOST_LATENCY = 1.8
 const MANY = 1000
 /** Rounds that may be thrown away in all: the case ends in time. */
 const SPARE_ROUNDS = 10
@@ -74,20 +77,22 @@ export async function run(): Promise<BenchRow[]> {
     const peer = installFastify(temp)
     const fastify =
       peer === null ? null : await serve('fastify', [join(ROOT, 'test/bench/fastify-server.mjs'), peer], READY)
+    const pair = await serve('pair', [join(ROOT, 'test/bench/bare-pair.mjs')], /^(\d+)$/m)
     const own = await gateway('defaults', {}, languages)
     const node = LANGUAGES.filter(({ name }) => name === 'node')
     const variants = {
       limit: await gateway('no-limit', { max_concurrency: 0 }, node),
       line: await gateway('no-line', {}, node, { FN_ACCESS_LOG: '0' }),
     }
-    const figures = new Map<string, { rate: number[]; cpu: number[]; failures: number }>()
+    const figures = new Map<string, { rate: number[]; cpu: number[]; p50: number[]; failures: number }>()
     const measure = async (server: Server, path: string, connections: number): Promise<void> => {
       const key = `${server.name}${path} ${connections}`
       const before = usageOf(server.pid).treeSeconds
       const result = await load(server.origin, connections, seconds, SCRIPT, [path])
-      const row = figures.get(key) ?? { rate: [], cpu: [], failures: 0 }
+      const row = figures.get(key) ?? { rate: [], cpu: [], p50: [], failures: 0 }
       row.rate.push(result.requestsPerSecond)
       row.cpu.push(((usageOf(server.pid).treeSeconds - before) / result.requests) * 1e6)
+      row.p50.push(result.p50Us)
       row.failures += result.failures
       figures.set(key, row)
     }
@@ -95,11 +100,12 @@ export async function run(): Promise<BenchRow[]> {
       for (const { name } of server === own ? languages : node)
         await load(server.origin, 64, 1, SCRIPT, [server === fastify ? '/hello' : `/hello-${name}`])
     for (let round = 0; round < rounds; round++)
-      for (const connections of [64, 16]) {
+      for (const connections of [64, 16, 1]) {
         await quiet.run(() => measure(bare, '/hello', connections))
+        await quiet.run(() => measure(pair, '/hello', connections))
         if (fastify !== null) await quiet.run(() => measure(fastify, '/hello', connections))
         for (const { name } of languages) await quiet.run(() => measure(own, `/hello-${name}`, connections))
-        if (connections === 16) continue
+        if (connections !== 64) continue
         for (const server of Object.values(variants)) await quiet.run(() => measure(server, '/hello-node', connections))
       }
     const figure = (server: Server, path: string, connections: number) =>
@@ -111,6 +117,8 @@ export async function run(): Promise<BenchRow[]> {
       const of = `${connections} connections, of bare node:http`
       const peerRatio = fastify === null ? 0 : ratioTo(yardstick, figure(fastify, '/hello', connections).rate)
       if (fastify !== null) rows.push({ name: `fastify, ${of}`, value: peerRatio, unit: 'ratio' })
+      const pairRatio = ratioTo(yardstick, figure(pair, '/hello', connections).rate)
+      rows.push({ name: `a bare pair of processes, ${of}`, value: pairRatio, unit: 'ratio' })
       for (const { name } of languages) {
         const { rate, cpu: ownCpu, failures } = figure(own, `/hello-${name}`, connections)
         const value = ratioTo(yardstick, rate)
@@ -130,6 +138,18 @@ export async function run(): Promise<BenchRow[]> {
       }
       if (connections === 64) rows.push(toMood(median(cpu)))
     }
+    const { p50: bareWaits } = figure(bare, '/hello', 1)
+    const latency = (name: string, { p50 }: { p50: number[] }, goal?: number): void => {
+      const value = ratioTo(bareWaits, p50)
+      rows.push({
+        name: `p50 of ${name}, 1 connection, to bare`,
+        value,
+        unit: 'ratio',
+        ...(goal !== undefined && { goal: `<= ${goal}`, ok: value <= goal }),
+      })
+    }
+    latency('a bare pair of processes', figure(pair, '/hello', 1))
+    for (const { name } of languages) latency(name, figure(own, `/hello-${name}`, 1), MOST_LATENCY)
     const { rate } = figure(own, '/hello-node', 64)
     for (const [name, server] of Object.entries(variants)) {
       const most = MOST_LOST[name as keyof typeof MOST_LOST]
