@@ -172,6 +172,7 @@ const FILE_OF = {
   consoleLoginPasswordHash: 'consoleLoginPasswordHashFile',
   runtimeSecret: 'runtimeSecretFile',
   jobsCallbackSecret: 'jobsCallbackSecretFile',
+  storeUrl: 'storeUrlFile',
 } as const
 
 /** The files that hold secrets of these settings, full paths. */

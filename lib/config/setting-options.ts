@@ -45,7 +45,15 @@ export interface SettingOption<T> {
   locate?(value: T, base: string): T
 }
 
-type Section = 'Gateway' | 'Routes' | 'Limits' | 'Runtimes' | 'Dependencies' | 'Control plane' | 'Scheduler and jobs'
+type Section =
+  | 'Gateway'
+  | 'Fleet'
+  | 'Routes'
+  | 'Limits'
+  | 'Runtimes'
+  | 'Dependencies'
+  | 'Control plane'
+  | 'Scheduler and jobs'
 /** A row before it is in a section. */
 type Row<T, F> = Omit<SettingOption<T>, 'section' | 'unit' | 'fallback'> & { readonly fallback: F }
 
@@ -629,6 +637,24 @@ export const SETTING_OPTIONS = {
       'FN_JOBS_CALLBACK_SECRET_FILE',
       'File with that secret, instead of FN_JOBS_CALLBACK_SECRET.',
     ),
+  }),
+
+  ...inSection('Fleet', {
+    storeUrl: setting('FN_STORE_URL', texts.storeUrl, {
+      description:
+        'Redis or Valkey server that several gateways share: redis://[user:password@]host:6379/0, or rediss:// for TLS. Without it jobs and schedules are kept below the functions root.',
+      key: null,
+      secret: true,
+    }),
+    storeUrlFile: file('FN_STORE_URL_FILE', 'File with that URL, instead of FN_STORE_URL.'),
+    storePrefix: setting('FN_STORE_PREFIX', texts.storePrefix, {
+      description: 'First part of the keys in the store: gateways with the same one are one fleet.',
+      fallback: 'fngw',
+    }),
+    storeRequired: setting('FN_STORE_REQUIRED', boolean(), {
+      description:
+        '1: a gateway without its store is not ready. 0: it starts without it. Unset: it does not start without it, and stays ready when it goes away later.',
+    }),
   }),
 }
 

@@ -50,6 +50,22 @@ export function relativePath(description: string, what: string): Field<string> {
   })
 }
 
+/** The server that gateways of a fleet share. */
+export const storeUrl = string({
+  rule: 'a URL such as redis://host:6379/0 or rediss://user:password@host:6380',
+  maxLength: 2048,
+  parse: text => {
+    const url = URL.canParse(text.trim()) ? new URL(text.trim()) : null
+    const isRight = url !== null && /^rediss?:$/.test(url.protocol) && url.hostname !== ''
+    return isRight && /^\/?\d{0,4}$/.test(url.pathname) ? text.trim() : null
+  },
+})
+
+export const storePrefix = string({
+  rule: '1 to 64 letters, digits, _ . and -',
+  pattern: /^[\w.-]{1,64}$/,
+})
+
 const ROUTE_LENGTH = 2000
 
 /** True for a path that may become a public route; the pattern itself is compiled by the router. */

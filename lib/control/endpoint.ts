@@ -19,7 +19,8 @@ import { collectBody } from '../http/body.ts'
 import type { Exchange } from '../http/exchange.ts'
 import type { ConstantAnswer } from '../http/respond.ts'
 import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
-import type { Jobs } from '../jobs/jobs.ts'
+import type { Fleet } from '../fleet/fleet.ts'
+import type { JobsPart } from '../jobs/jobs.ts'
 import type { History } from '../observe/history.ts'
 import type { Journal } from '../observe/journal.ts'
 import type { Metrics } from '../observe/metrics.ts'
@@ -97,7 +98,7 @@ export interface ControlContext {
   readonly journal: Journal
   readonly history: History
   readonly metrics: Metrics
-  readonly jobs: Jobs
+  readonly jobs: JobsPart
   readonly scheduler: Scheduler
   readonly runtimes: ReadonlyMap<RuntimeName, Runtime>
   readonly dispatcher: Dispatcher
@@ -111,6 +112,8 @@ export interface ControlContext {
   /** Resolves when the new catalog is in force. */
   reload(): Promise<void>
   explain(method: string, path: string, host: string): object
+  /** Null for a gateway that is not one of a fleet. */
+  readonly fleet: Pick<Fleet, 'id' | 'problem' | 'members'> | null
   /** The checks of `fngw doctor`, without loading functions. */
   doctor(): Promise<readonly object[]>
   /** Why a function of that name would never be served; null when it would. */

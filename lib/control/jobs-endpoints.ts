@@ -5,7 +5,7 @@ import { GatewayError } from '../core/errors.ts'
 import type { JobInput } from '../jobs/job-input.ts'
 import { type JobResult, toResultJson } from '../jobs/job-result.ts'
 import { JOB_STATES } from '../jobs/job.ts'
-import type { Jobs } from '../jobs/jobs.ts'
+import type { JobsPart } from '../jobs/jobs.ts'
 import {
   type ControlContext,
   type ControlReply,
@@ -64,7 +64,7 @@ export function createJobsEndpoints({ jobs }: ControlContext): readonly Endpoint
   ]
 }
 
-async function readResult(jobs: Jobs, { params, query }: ControlRequest<{ raw?: boolean }>): Promise<ControlReply> {
+async function readResult(jobs: JobsPart, { params, query }: ControlRequest<{ raw?: boolean }>): Promise<ControlReply> {
   const { id, status, attempt, max_attempts, retry_delay_ms, result_bytes } = await jobs.get(params.id!)
   if (status === 'queued' || status === 'running')
     return json({ id, status, error: 'result not ready', attempt, max_attempts, retry_delay_ms }, 202)

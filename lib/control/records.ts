@@ -36,6 +36,8 @@ export interface GatewayState {
   configLoadedAt: number
   catalogGeneratedAt: number
   watching: boolean
+  /** Null for a gateway that is not one of a fleet; `problem` is null while its store can be used. */
+  fleet: { problem: string | null } | null
   /** Paths and addresses may be shown. */
   details: boolean
 }
@@ -133,6 +135,7 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
     hot_reload: { enabled: state.watching, last_catalog_scan_at: toSeconds(state.catalogGeneratedAt) },
     routing: { mapped_routes: state.routeCounts.routes, mapped_route_conflicts: state.routeCounts.conflicts },
     storage: { ok: problems.length === 0, ...(details && { problems }) },
+    ...(state.fleet !== null && { store: state.fleet.problem === null ? 'up' : 'down' }),
     functions: {
       summary: {
         total: functions.length,

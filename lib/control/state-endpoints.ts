@@ -23,6 +23,7 @@ export function createStateEndpoints(context: ControlContext): readonly Endpoint
       if (!details) throw new GatewayError('FORBIDDEN', 'checks are shown to local callers and with the admin token')
       return json({ checks: await doctor() })
     }),
+    endpoint('GET /_fn/fleet', 'read', ({ details }) => json(toFleetRecord(context.fleet, details))),
     endpoint('POST /_fn/reload', 'acts', ({ details }) => reloaded(details)),
     // For watchers of older tools.
     endpoint('GET /_fn/reload', 'acts', ({ details }) => reloaded(details)),
@@ -65,16 +66,41 @@ function createHealth(context: ControlContext): (search: string, details: boolea
 const PROBE = /(?:^|&)(ready|live)(?:=(?:1|true|yes|on)?)?(?=&|$)/gi
 
 /**
- * `?ready=1`: 503 with the reasons while starting or stopping, or when an enabled runtime is down.
+ * `?ready=1`: 503 with the reasons while starting or stopping, when an enabled runtime is down, or without a required store.
  * @param details - reasons of runtimes may be shown: they name programs and paths
  */
-function toReadyReply({ lifecycle, runtimes }: ControlContext, details: boolean): ControlReply {
+function toReadyReply({ lifecycle, runtimes, fleet, settings }: ControlContext, details: boolean): ControlReply {
   const down = [...runtimes].flatMap(([name, runtime]) => {
     const { up, reason } = runtime.health()
     return up ? [] : [`runtime ${name} is down${details ? `: ${reason}` : ''}`]
   })
+  if (settings.storeRequired === true && fleet !== null && fleet.problem !== null)
+    down.push(`the store is away${details ? `: ${fleet.problem}` : ''}`)
   const step = lifecycle.draining ? 'stopping' : lifecycle.starting ? 'starting' : null
   const reasons = step === null ? down : [`the gateway is ${step}`]
   if (reasons.length === 0) return json({ ready: true })
   return json({ ready: false, reasons }, 503, ['Retry-After', '1'])
+}
+
+/** The gateways of a fleet. @param details - hosts and addresses may be shown */
+function toFleetRecord(fleet: ControlContext['fleet'], details: boolean): Record<string, unknown> {
+  if (fleet === null) return { fleet: false, gateways: [] }
+  const { id, problem, members } = fleet
+  const gateways = members.call(fleet).map(one => ({
+    id: one.id,
+    ...(details && { host: one.host, pid: one.pid, addresses: one.addresses }),
+    version: one.version,
+    state: one.isGone ? 'gone' : one.state,
+    started_at: toSeconds(one.startedAt),
+    running_calls: one.runningCalls,
+    runs_schedules: one.leads,
+    seen_ms_ago: one.seenAgoMs,
+  }))
+  return {
+    fleet: true,
+    id,
+    store: problem === null ? 'up' : 'down',
+    ...(details && problem !== null && { problem }),
+    gateways,
+  }
 }

@@ -41,9 +41,11 @@ import { type PublicCatalog, PublicHandler } from '../http/public.ts'
 import { Admission } from '../invocation/admission.ts'
 import { RequestIds, toStaticContext } from '../invocation/event.ts'
 import { Invoker, type InvokerOptions } from '../invocation/invoke.ts'
+import type { FleetJobsOptions } from '../fleet/fleet-jobs.ts'
 import { CallbackSender } from '../jobs/callback-sender.ts'
 import { FileStore } from '../jobs/file-store.ts'
-import { Jobs } from '../jobs/jobs.ts'
+import type { JobParts } from '../jobs/job.ts'
+import { Jobs, type JobsPart } from '../jobs/jobs.ts'
 import { History } from '../observe/history.ts'
 import type { Journal } from '../observe/journal.ts'
 import { Metrics, toFamily, toFamilyHead, toLabels, toSample } from '../observe/metrics.ts'
@@ -255,27 +257,28 @@ function* toOthersText({ runtimes, edge }: Counted): Generator<string> {
   yield toFamily('fn_edge_in_flight', 'gauge', 'Upstream requests under way.', [[{}, edge.active]])
 }
 
-function createJobs(parts: CallingParts): Jobs {
-  const { settings, inspect, clock, journal, lock, admission, edge, calls, metrics, catalog, routesOf } = parts
+function createJobs(parts: CallingParts): JobsPart {
+  const { settings, inspect, clock, fleet, journal, lock, admission, edge, calls, metrics, catalog, routesOf } = parts
   const folder = new OwnFolder(settings.functionsRoot, '.svc', 'jobs')
   const onLog = (level: 'warn' | 'error', message: string): void => journal.log(level, message)
   const functionOf = (key: string): FunctionVersion | null => catalog().functions.get(key) ?? null
-  const store = new FileStore({
-    ...{ folder, lock },
-    now: () => clock.wall(),
-    onProblem: message => onLog('warn', message),
-  })
-  const jobs = new Jobs({
-    ...{ clock, store, functionOf, admission, routesOf, onLog },
+  const createCallbacks = (store: Pick<JobParts, 'read'>): CallbackSender =>
+    new CallbackSender({ network: edge, secret: settings.jobsCallbackSecret, store, functionOf, onLog })
+  const shared: Omit<FleetJobsOptions, 'store' | 'id' | 'hasOthers' | 'callbacks'> = {
+    ...{ clock, functionOf, admission, routesOf, onLog },
     enabled: settings.jobsEnabled && !inspect,
     maxConcurrency: settings.jobsMaxConcurrency,
     maxResultBytes: settings.jobsMaxResultBytes,
-    hasStored: () => folder.isThere(),
     call: request => calls.run(request),
     find: (name, version, runtime) => findFunction(catalog().discovery.functions, name, version, runtime),
-    callbacks: new CallbackSender({ network: edge, secret: settings.jobsCallbackSecret, store, functionOf, onLog }),
     onEvent: record => journal.events.emit('job', record),
-  })
+  }
+  const createOwn = (): Jobs => {
+    const onProblem = (message: string): void => onLog('warn', message)
+    const store = new FileStore({ ...{ folder, lock, onProblem }, now: () => clock.wall() })
+    return new Jobs({ ...shared, store, callbacks: createCallbacks(store), hasStored: () => folder.isThere() })
+  }
+  const jobs = fleet === null ? createOwn() : fleet.createJobs({ ...shared, callbacks: createCallbacks })
   metrics.register(() => {
     const rows = Object.entries(jobs.counts()).map(([state, count]) => [{ state }, count] as const)
     return [toFamily('fn_jobs', 'gauge', 'Jobs that are kept, by state.', rows)]
@@ -284,19 +287,21 @@ function createJobs(parts: CallingParts): Jobs {
 }
 
 function createScheduler(parts: CallingParts): Scheduler {
-  const { settings, inspect, clock, journal, lock, calls, requestIds, routesOf } = parts
+  const { settings, inspect, clock, fleet, journal, lock, calls, requestIds, routesOf } = parts
   return new Scheduler({
     clock,
     tickMs: settings.schedulerIntervalSeconds * 1000,
     enabled: settings.schedulerEnabled && !inspect,
     persistMs: settings.schedulerPersistIntervalSeconds * 1000,
-    store: new FileScheduleStore({
-      folder: new OwnFolder(settings.functionsRoot, '.svc'),
-      path: settings.schedulerStatePath,
-      persists: settings.schedulerPersistEnabled,
-      lock,
-      now: () => clock.wall(),
-    }),
+    store:
+      fleet?.lease ??
+      new FileScheduleStore({
+        folder: new OwnFolder(settings.functionsRoot, '.svc'),
+        path: settings.schedulerStatePath,
+        persists: settings.schedulerPersistEnabled,
+        lock,
+        now: () => clock.wall(),
+      }),
     call: run => {
       const { fn, policy } = run
       const path = pickPath(fn, routesOf(fn, policy.method), toFunctionPath(fn.name, fn.version))

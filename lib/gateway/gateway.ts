@@ -16,7 +16,8 @@ import { unwrap } from '../http/body.ts'
 import type { HttpRequest, HttpResponse } from '../http/exchange.ts'
 import { fetchWith, inject, type InjectRequest, type InjectResponse, toWebRequest } from '../http/inject.ts'
 import { refuseRequest } from '../http/respond.ts'
-import type { Jobs } from '../jobs/jobs.ts'
+import type { MemberReport } from '../fleet/members.ts'
+import type { JobsPart } from '../jobs/jobs.ts'
 import type { EventName, LinesTaker, Listener } from '../observe/events.ts'
 import { Journal } from '../observe/journal.ts'
 import { findSpans } from '../observe/trace.ts'
@@ -44,6 +45,9 @@ import { countdown } from './serving.ts'
 export async function createGateway(options: GatewayOptions = {}): Promise<Gateway> {
   keepTickShape()
   const { resolved, host } = readGatewayInputs(options)
+  const { settings } = resolved
+  if (settings.storeUrl !== null && !host.inspect)
+    host.fleet = await (await import('../fleet/fleet.ts')).Fleet.open(settings, host.clock)
   const gateway = new FunctionGateway(resolved, host)
   try {
     await options.beforeStart?.(gateway)
@@ -60,7 +64,7 @@ class FunctionGateway implements Gateway {
   readonly settings: Settings
   readonly sources: Readonly<Record<string, SettingSource>>
   readonly dependencies: Dependencies
-  readonly jobs: Jobs
+  readonly jobs: JobsPart
   readonly #context: GatewayContext
   readonly #parts: GatewayParts
   /** Null where this is the only process. */
@@ -102,13 +106,15 @@ class FunctionGateway implements Gateway {
       processes: () => this.#processes,
       load: (changed, cause) => this.#load(changed, cause),
     })
+    const { fleet, journal } = this.#context
+    fleet?.logTo((level, message) => journal.log(level, message))
     this.dependencies = this.#parts.dependencies
     this.jobs = this.#parts.jobs
   }
 
   /** Reads the tree and starts what it needs. */
   async start(): Promise<void> {
-    const { journal, inspect, lifecycle } = this.#context
+    const { fleet, journal, inspect, lifecycle } = this.#context
     const { calls, runtimes, jobs, scheduler, reloader, listeners, createOthers } = this.#parts
     calls.invoker.spans = await findSpans()
     this.#logWarnings = await journal.open()
@@ -116,6 +122,7 @@ class FunctionGateway implements Gateway {
     await reloader.reload(null, 'start')
     if (!inspect) {
       await runtimes.start()
+      await fleet?.join(() => this.#report())
       await jobs.start()
       await scheduler.start()
       if (this.settings.hotReload) await reloader.watch()
@@ -153,7 +160,13 @@ class FunctionGateway implements Gateway {
 
   get warnings(): readonly Warning[] {
     const own = [...this.#settingWarnings, ...this.#logWarnings, ...this.#runtimeWarnings]
-    return [...own, ...this.jobs.warnings, ...this.#parts.scheduler.warnings, ...this.#catalog.warnings]
+    return [
+      ...own,
+      ...(this.#context.fleet?.warnings ?? []),
+      ...this.jobs.warnings,
+      ...this.#parts.scheduler.warnings,
+      ...this.#catalog.warnings,
+    ]
   }
 
   async listen(address: ListenAddress = {}): Promise<GatewayListening> {
@@ -222,7 +235,7 @@ class FunctionGateway implements Gateway {
   readonly counts = (): ReturnType<Catalog['counts']> => this.#catalog.counts()
 
   async #close(timeoutMs: number, delayMs: number): Promise<void> {
-    const { clock, journal, lifecycle } = this.#context
+    const { clock, fleet, journal, lifecycle } = this.#context
     const { calls, dependencies, runtimes, lock, jobs, scheduler, control, listeners, reloader } = this.#parts
     lifecycle.draining = true
     const reloading = reloader.close()
@@ -234,6 +247,7 @@ class FunctionGateway implements Gateway {
     await Promise.all([listeners.close(left()), this.#processes?.close(left())])
     await reloading
     await Promise.all([jobs.close(left()), scheduler.close(left())])
+    await fleet?.close()
     await dependencies.close()
     await runtimes.close(left())
     await calls.edge.close(left())
@@ -243,6 +257,18 @@ class FunctionGateway implements Gateway {
 
   #assertOpen(): void {
     if (this.#closing !== null) throw new GatewayError('SHUTTING_DOWN', 'gateway is closed')
+  }
+
+  /** What the other gateways of a fleet see of this one. */
+  #report(): Omit<MemberReport, 'version' | 'leads'> {
+    const { lifecycle } = this.#context
+    const { calls, listeners } = this.#parts
+    return {
+      addresses: listeners.all.map(({ url }) => url),
+      state: lifecycle.draining ? 'draining' : lifecycle.starting ? 'starting' : 'ready',
+      startedAt: this.#configLoadedAt,
+      runningCalls: calls.admission.snapshot().reduce((sum, { active }) => sum + active, 0),
+    }
   }
 
   /** The gateway of now, as records show it. */
@@ -256,6 +282,7 @@ class FunctionGateway implements Gateway {
       warnings: this.warnings,
       configLoadedAt: this.#configLoadedAt,
       watching: reloader.isWatching,
+      fleet: this.#context.fleet,
       details,
       functions: catalog.discovery.functions,
       // Records of ten thousand routes take 10 ms to make: only for those who read them.

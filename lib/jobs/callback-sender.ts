@@ -17,7 +17,7 @@ import type { UpstreamRequest } from '../edge/upstream-connection.ts'
 import { toTransferError } from '../edge/transfer.ts'
 import { type EdgeRequest, toEdgeRequest, toEdgeRules } from '../edge/target.ts'
 import { openResult } from './job-result.ts'
-import { type CallbackFacts, type Job, type JobStore, readRequest, toJobRecord } from './job.ts'
+import { type CallbackFacts, type Job, type JobParts, readRequest, toJobRecord } from './job.ts'
 
 export const CALLBACK_ATTEMPTS = 5
 /** Milliseconds before the second attempt; each further wait is four times as long. */
@@ -31,7 +31,7 @@ interface CallbackSenderOptions {
   network: EdgeNetwork
   /** Key of the signature, null to send callbacks unsigned. */
   secret: string | null
-  store: JobStore
+  store: Pick<JobParts, 'read'>
   /** The function in force now. */
   functionOf: (key: string) => FunctionVersion | null
   onLog: (level: 'warn', message: string) => void
@@ -113,7 +113,7 @@ export class CallbackSender {
 }
 
 /** The result as a part of the callback; null when there is none. */
-async function toShortResult(job: Job, store: JobStore): Promise<Record<string, unknown> | null> {
+async function toShortResult(job: Job, store: Pick<JobParts, 'read'>): Promise<Record<string, unknown> | null> {
   const result = await openResult(job, store)
   if (result === null) return null
   const { status, headers, bytes, isText, truncated, latencyMs } = result

@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { toHeaderRecord } from '../core/http-text.ts'
 import { parseObject } from '../core/json.ts'
-import type { Job, JobStore, ResultFacts } from './job.ts'
+import type { Job, JobParts, ResultFacts } from './job.ts'
 
 /** Bytes of the first line: headers of an answer are far fewer. */
 const MAX_HEAD_BYTES = 1024 * 1024
@@ -17,7 +17,7 @@ export interface JobResult extends ResultHead, ResultFacts {
 }
 
 /** @returns null when the store has none */
-export async function openResult(job: Job, store: JobStore): Promise<JobResult | null> {
+export async function openResult(job: Job, store: Pick<JobParts, 'read'>): Promise<JobResult | null> {
   if (job.result === null) return null
   const part = await store.read(job.id, 'result')
   if (part === null) return null

@@ -19,7 +19,7 @@ import {
   begin,
   isFinished,
   type Job,
-  type JobStore,
+  type JobParts,
   type PartWriter,
   readBody,
   readRequest,
@@ -188,8 +188,8 @@ export class JobRunner {
   }
 }
 
-interface AttemptOptions {
-  store: JobStore
+export interface AttemptOptions {
+  store: JobParts
   /** Calls a function through its own admission. Never rejects. */
   call: (request: InternalRequest) => Promise<InternalResult>
   /** Bytes of a result that are kept. */

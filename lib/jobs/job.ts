@@ -261,6 +261,9 @@ export interface JobStore {
   close(): Promise<void>
 }
 
+/** The parts of jobs, wherever they are kept. */
+export type JobParts = Pick<JobStore, 'read' | 'write'>
+
 /** A whole part that is known to be small. */
 export async function readWhole(part: Readable): Promise<Buffer> {
   const pieces: Buffer[] = []
@@ -269,7 +272,7 @@ export async function readWhole(part: Readable): Promise<Buffer> {
 }
 
 /** @throws Error when the store has lost it */
-export async function readRequest({ id }: Job, store: JobStore): Promise<JobRequest> {
+export async function readRequest({ id }: Job, store: Pick<JobParts, 'read'>): Promise<JobRequest> {
   const part = await store.read(id, 'request')
   if (part === null) throw new Error('its request is gone')
   return JSON.parse((await readWhole(part)).toString('utf8')) as JobRequest
@@ -278,7 +281,7 @@ export async function readRequest({ id }: Job, store: JobStore): Promise<JobRequ
 export async function readBody(
   { id }: Job,
   { body, hasBodyPart }: JobRequest,
-  store: JobStore,
+  store: Pick<JobParts, 'read'>,
 ): Promise<Buffer | null> {
   if (!hasBodyPart) return body === null ? null : Buffer.from(body, 'base64')
   const part = await store.read(id, 'body')

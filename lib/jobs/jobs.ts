@@ -32,6 +32,7 @@ import {
   type JobRecord,
   type JobRequest,
   type JobState,
+  type JobStore,
   readBody,
   readRequest,
   toJobRecord,
@@ -44,8 +45,9 @@ const SWEEP_MS = KEPT_JOB_MS / 24
 /** Milliseconds until a store that could not be opened is opened again. */
 const REOPEN_MS = 10_000
 
-export interface JobsOptions extends Omit<JobRunnerOptions, 'keep' | 'onProblem'>, DraftOptions {
+export interface JobsOptions extends Omit<JobRunnerOptions, 'keep' | 'onProblem' | 'store'>, DraftOptions {
   clock: Clock
+  store: JobStore
   /** False where `FN_JOBS_ENABLED` is off. */
   enabled: boolean
   callbacks: CallbackSender
@@ -57,7 +59,7 @@ export interface JobsOptions extends Omit<JobRunnerOptions, 'keep' | 'onProblem'
   onLog: (level: 'warn' | 'error', message: string) => void
 }
 
-interface JobListOptions {
+export interface JobListOptions {
   /** Of one page; 50 by default. */
   limit?: number
   /** `next` of the previous page: only jobs older than that. */
@@ -70,7 +72,17 @@ interface JobListOptions {
 /** Jobs as a program that embeds a gateway sees them. */
 export type GatewayJobs = Pick<Jobs, 'create' | 'get' | 'list' | 'input' | 'retry' | 'cancel' | 'result' | 'counts'>
 
-export class Jobs {
+/** Jobs as a gateway holds them, wherever they are kept. */
+export interface JobsPart extends GatewayJobs {
+  /** About what could not be used or kept. */
+  readonly warnings: readonly Warning[]
+  /** Begins to run jobs. Never rejects. */
+  start(): Promise<void>
+  /** Begins nothing more, lets what runs finish within the time. */
+  close(timeoutMs: number): Promise<void>
+}
+
+export class Jobs implements JobsPart {
   readonly #options: JobsOptions
   #table = new JobTable()
   readonly #runner: JobRunner

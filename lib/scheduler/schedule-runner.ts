@@ -93,14 +93,19 @@ export class ScheduleRunner {
     return run
   }
 
-  /** Keeps states as they are now. Never rejects: schedules run on when nothing can be kept, and the problem is logged once. */
-  async keep(changes: ReadonlyMap<string, ScheduleState | null>): Promise<void> {
-    if (changes.size === 0) return
+  /**
+   * Keeps states as they are now. Never rejects: the problem is logged once.
+   * @returns whether they are kept
+   */
+  async keep(changes: ReadonlyMap<string, ScheduleState | null>): Promise<boolean> {
+    if (changes.size === 0) return true
     try {
       await this.#options.store.save(changes)
       this.#hasProblem = false
+      return true
     } catch (error) {
       this.tellProblem(error)
+      return false
     }
   }
 
@@ -128,10 +133,11 @@ export class ScheduleRunner {
     this.#begun = []
     const kept = this.keep(new Map(begun.map(({ entry }) => [entry.schedule.fn.key, entry.schedule.state])))
     for (const { entry } of begun) this.#track(entry, kept)
-    await kept
+    // A gateway that has its schedules to itself runs them even when nothing can be kept.
+    const mayRun = (await kept) || !this.#options.store.isShared
     for (const run of begun) {
       const { entry, attempt, before } = run
-      if (!this.#isClosed && !entry.isGone && entry.schedule.policy !== null) {
+      if (mayRun && !this.#isClosed && !entry.isGone && entry.schedule.policy !== null) {
         this.#track(entry, this.#call(entry, attempt, false))
         continue
       }

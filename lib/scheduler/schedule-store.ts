@@ -50,8 +50,10 @@ export type KeptStates = ReadonlyMap<string, ScheduleState | null>
 
 /** The gateway that holds the store of a root is the one that runs its schedules. */
 export interface ScheduleStore {
-  /** Called when another gateway has taken the right to run the schedules, after the state folder was deleted or moved. */
+  /** Called when the right to run the schedules is lost: another gateway has it, or may have it. */
   onLost: (() => void) | null
+  /** True where other gateways may believe to have that right: a run that could not be noted does not begin. */
+  readonly isShared: boolean
   /**
    * Takes the right to run the schedules, and reads what was kept.
    * @returns who has that right, in words, instead of the states
@@ -121,6 +123,7 @@ interface FileScheduleStoreOptions {
 
 export class FileScheduleStore implements ScheduleStore {
   readonly #options: FileScheduleStoreOptions
+  readonly isShared = false
   onLost: (() => void) | null = null
   readonly #folder: OwnFolder
   readonly #name: string

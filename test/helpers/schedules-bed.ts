@@ -29,6 +29,7 @@ export function scheduled(name: string, policy: Partial<SchedulePolicy> = {}, si
 
 /** A store that outlives whoever uses it; what was not saved is lost with the one who forgot it. */
 export class MemoryStore implements ScheduleStore {
+  isShared = false
   onLost: (() => void) | null = null
   readonly kept = new Map<string, ScheduleState>()
   heldBy: string | null = null

@@ -1,0 +1,204 @@
+/**
+ * Jobs of a fleet as they are kept in the store. Every step is written by a script that compares first, so that of two gateways that
+ * believe to have a job one is refused. Spec: page fleet/jobs.
+ *
+ *   <prefix>:job:<id>                hash: job (JSON of its last step), request (JSON), step (number of the last step)
+ *   <prefix>:part:<id>:body|result   bytes
+ *   <prefix>:jobs, :jobs:<state>     sorted sets of ids by their number; of the finished ones also by their end
+ *   <prefix>:idempotency:<key>       id of the job
+ */
+
+import { randomBytes } from 'node:crypto'
+import { Readable } from 'node:stream'
+import type { Redis } from 'ioredis'
+import { KEPT_JOB_MS } from '../core/limits.ts'
+import {
+  isFinished,
+  type Job,
+  JOB_STATES,
+  type JobPart,
+  type JobRequest,
+  type JobState,
+  type PartWriter,
+} from '../jobs/job.ts'
+import type { Store } from './store.ts'
+
+/** Bytes that are read from the store or written to it at once. */
+const PIECE_BYTES = 256 * 1024
+/** What nobody deletes goes by itself, ms. */
+const LIFETIME_MS = 2 * KEPT_JOB_MS
+/** A part that is being written. */
+const DRAFT_MS = 3_600_000
+
+/** A job as it was read. */
+export interface Kept {
+  readonly job: Job
+  readonly request: JobRequest
+  /** Of the last step, to be given to `save`. */
+  readonly step: number
+}
+
+/** KEYS: job, jobs, queued, running, idempotency. ARGV: id, number, job, request, most open, has an idempotency key. */
+const CREATE = `
+if ARGV[6] == '1' then
+  local known = redis.call('GET', KEYS[5])
+  if known then return {'known', known} end
+end
+if redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[4]) >= tonumber(ARGV[5]) then return {'full'} end
+redis.call('HSET', KEYS[1], 'job', ARGV[3], 'request', ARGV[4], 'step', 1)
+redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])
+redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
+if ARGV[6] == '1' then redis.call('SET', KEYS[5], ARGV[1]) end
+return {'made'}`
+
+/** KEYS: job, set of the state before, set of the state now, finished. ARGV: id, number, step, job, end in ms or ''. */
+const SAVE = `
+if redis.call('HGET', KEYS[1], 'step') ~= ARGV[3] then return 0 end
+redis.call('HSET', KEYS[1], 'job', ARGV[4])
+redis.call('HINCRBY', KEYS[1], 'step', 1)
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
+if ARGV[5] ~= '' then redis.call('ZADD', KEYS[4], ARGV[5], ARGV[1]) end
+return 1`
+
+/** KEYS: job, body, result, jobs, finished, idempotency, set of each state. ARGV: id. */
+const REMOVE = `
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
+redis.call('ZREM', KEYS[4], ARGV[1])
+redis.call('ZREM', KEYS[5], ARGV[1])
+if redis.call('GET', KEYS[6]) == ARGV[1] then redis.call('DEL', KEYS[6]) end
+for i = 7, #KEYS do redis.call('ZREM', KEYS[i], ARGV[1]) end`
+
+/** A script that the store keeps: sent whole only when it does not know it. */
+interface Scripts {
+  fngwCreate(keys: number, ...words: (string | number)[]): Promise<[string, string?]>
+  fngwSave(keys: number, ...words: (string | number)[]): Promise<number>
+  fngwRemove(keys: number, ...words: (string | number)[]): Promise<null>
+}
+
+export class JobRecords {
+  readonly #store: Store
+  readonly #scripts: Scripts
+
+  constructor(store: Store) {
+    this.#store = store
+    const { redis } = store
+    redis.defineCommand('fngwCreate', { lua: CREATE })
+    redis.defineCommand('fngwSave', { lua: SAVE })
+    redis.defineCommand('fngwRemove', { lua: REMOVE })
+    this.#scripts = redis as unknown as Scripts
+  }
+
+  nextSeq(): Promise<number> {
+    return this.#store.ask(redis => redis.incr(this.#store.key('seq')))
+  }
+
+  /** @returns the id of the job that has the idempotency key or the id already; `full` when `maxOpen` jobs wait or run */
+  async create(job: Job, request: JobRequest, maxOpen: number): Promise<'made' | 'full' | { known: string }> {
+    const at = this.#store.key.bind(this.#store)
+    const { id, seq, idempotency } = job
+    const keys = [at('job', id), at('jobs'), at('jobs', 'queued'), at('jobs', 'running')]
+    const keyed = at('idempotency', idempotency?.key ?? '')
+    const words = [id, seq, JSON.stringify(job), JSON.stringify(request), maxOpen, Number(idempotency !== null)]
+    const [answer, known] = await this.#store.ask(() => this.#scripts.fngwCreate(5, ...keys, keyed, ...words))
+    return answer === 'known' ? { known: known! } : (answer as 'made' | 'full')
+  }
+
+  /** @returns null when there is none */
+  async read(id: string): Promise<Kept | null> {
+    const [job, request, step] = await this.#store.ask(redis =>
+      redis.hmget(this.#store.key('job', id), 'job', 'request', 'step'),
+    )
+    if (job == null || request == null) return null
+    return { job: JSON.parse(job) as Job, request: JSON.parse(request) as JobRequest, step: Number(step) }
+  }
+
+  /** @returns null when another step came in between, or the job is gone */
+  async save(before: Kept, job: Job): Promise<Kept | null> {
+    const at = this.#store.key.bind(this.#store)
+    const keys = [at('job', job.id), at('jobs', before.job.state), at('jobs', job.state), at('finished')]
+    const words = [job.id, job.seq, before.step, JSON.stringify(job), job.finishedAt ?? '']
+    const isSaved = (await this.#store.ask(() => this.#scripts.fngwSave(4, ...keys, ...words))) === 1
+    if (!isSaved) return null
+    if (isFinished(job)) await this.#expire(job)
+    return { job, request: before.request, step: before.step + 1 }
+  }
+
+  async remove({ id, idempotency }: Pick<Job, 'id' | 'idempotency'>): Promise<void> {
+    const at = this.#store.key.bind(this.#store)
+    const keyed = at('idempotency', idempotency?.key ?? '')
+    const keys = [at('job', id), at('part', id, 'body'), at('part', id, 'result'), at('jobs'), at('finished'), keyed]
+    const states = JOB_STATES.map(state => at('jobs', state))
+    await this.#store.ask(() => this.#scripts.fngwRemove(keys.length + states.length, ...keys, ...states, id))
+  }
+
+  async counts(): Promise<Record<JobState, number>> {
+    const counts = await this.#store.ask(redis =>
+      Promise.all(JOB_STATES.map(state => redis.zcard(this.#store.key('jobs', state)))),
+    )
+    return Object.fromEntries(JOB_STATES.map((state, i) => [state, counts[i]!])) as Record<JobState, number>
+  }
+
+  /** Ids, newest first, of jobs that are older than `before`. */
+  list(state: JobState | null, before: number | null, limit: number): Promise<string[]> {
+    const set = state === null ? this.#store.key('jobs') : this.#store.key('jobs', state)
+    const from = before === null ? '+inf' : `(${before}`
+    return this.#store.ask(redis => redis.zrevrangebyscore(set, from, '-inf', 'LIMIT', 0, limit))
+  }
+
+  /** 0 for a job that is gone. */
+  async numberOf(id: string): Promise<number> {
+    return Number((await this.#store.ask(redis => redis.zscore(this.#store.key('jobs'), id))) ?? 0)
+  }
+
+  /** Ids of finished jobs beyond the newest `kept`, and of those that ended before `time`. */
+  async outdated(kept: number, time: number): Promise<string[]> {
+    const set = this.#store.key('finished')
+    return this.#store.ask(async redis => {
+      const [old, surplus] = [await redis.zrangebyscore(set, '-inf', time), await redis.zrange(set, 0, -kept - 1)]
+      return [...new Set([...old, ...surplus])]
+    })
+  }
+
+  async readPart(id: string, part: JobPart): Promise<Readable | null> {
+    const key = this.#store.key('part', id, part)
+    const size = await this.#store.ask(redis => redis.strlen(key))
+    if (size === 0 && (await this.#store.ask(redis => redis.exists(key))) === 0) return null
+    return Readable.from(this.#pieces(key, size), { objectMode: false })
+  }
+
+  writePart(id: string, part: 'body' | 'result'): PartWriter {
+    const key = this.#store.key('part', id, part)
+    const draft = this.#store.key('draft', randomBytes(8).toString('hex'))
+    const ask = <T>(work: (redis: Redis) => Promise<T>): Promise<T> => this.#store.ask(work)
+    return {
+      write: async bytes => {
+        for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+          const piece = Buffer.from(bytes.subarray(at, at + PIECE_BYTES))
+          await ask(redis => redis.append(draft, piece))
+        }
+        await ask(redis => redis.pexpire(draft, DRAFT_MS))
+      },
+      end: async () => {
+        // A part of no bytes has no key yet.
+        await ask(redis => redis.append(draft, ''))
+        await ask(redis => redis.rename(draft, key))
+        await ask(redis => (part === 'body' ? redis.persist(key) : redis.pexpire(key, LIFETIME_MS)))
+      },
+      discard: async () => {
+        await ask(redis => redis.del(draft)).catch(() => {})
+      },
+    }
+  }
+
+  async *#pieces(key: string, size: number): AsyncGenerator<Buffer> {
+    for (let at = 0; at < size; at += PIECE_BYTES)
+      yield await this.#store.ask(redis => redis.getrangeBuffer(key, at, at + PIECE_BYTES - 1))
+  }
+
+  async #expire({ id, idempotency }: Job): Promise<void> {
+    const keys = [this.#store.key('job', id), this.#store.key('part', id, 'body')]
+    if (idempotency !== null) keys.push(this.#store.key('idempotency', idempotency.key))
+    await this.#store.ask(redis => Promise.all(keys.map(key => redis.pexpire(key, LIFETIME_MS)))).catch(() => {})
+  }
+}

@@ -1,0 +1,128 @@
+/**
+ * Which gateways are in a fleet: each tells the store how it is, and reads how the others are. Spec: page fleet/members.
+ * Times are those of the store, so that clocks of machines that differ show nobody as gone.
+ */
+
+import { hostname } from 'node:os'
+import { type Clock, Timer } from '../core/clock.ts'
+import type { Store } from './store.ts'
+
+/** Milliseconds between two reports, and after which a silent gateway counts as gone, and is forgotten. */
+const REPORT_MS = 2000
+const GONE_MS = 10_000
+const FORGOTTEN_MS = 300_000
+
+/** KEYS: reports, times. ARGV: id, report or '' to leave, ms until one is forgotten. @returns now, reports, times */
+const REPORT = `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if ARGV[2] == '' then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  redis.call('ZREM', KEYS[2], ARGV[1])
+else
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+  redis.call('ZADD', KEYS[2], now, ARGV[1])
+end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[3])) do
+  redis.call('HDEL', KEYS[1], id)
+  redis.call('ZREM', KEYS[2], id)
+end
+return {now, redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')}`
+
+interface Scripts {
+  fngwReport(keys: number, ...words: (string | number)[]): Promise<[number, string[], string[]]>
+}
+
+/** What a gateway tells of itself. */
+export interface MemberReport {
+  version: string
+  /** Addresses that it listens on. */
+  addresses: readonly string[]
+  state: 'starting' | 'ready' | 'draining'
+  /** Wall clock of its machine, ms. */
+  startedAt: number
+  /** Calls that have a slot. */
+  runningCalls: number
+  /** True for the one that runs the schedules. */
+  leads: boolean
+}
+
+/** A gateway as the fleet shows it. */
+export interface Member extends MemberReport {
+  id: string
+  host: string
+  pid: number
+  /** Milliseconds since its last report. */
+  seenAgoMs: number
+  isGone: boolean
+}
+
+interface MembersOptions {
+  store: Store
+  clock: Clock
+  /** Of this gateway. */
+  id: string
+  report: () => MemberReport
+}
+
+export class Members {
+  readonly #options: MembersOptions
+  readonly #timer: Timer
+  #known: { at: number; members: Member[] } = { at: 0, members: [] }
+  #isClosed = false
+
+  constructor(options: MembersOptions) {
+    this.#options = options
+    this.#timer = new Timer(options.clock, true)
+    options.store.redis.defineCommand('fngwReport', { lua: REPORT })
+  }
+
+  /** Never rejects: the store may come later. */
+  async start(): Promise<void> {
+    await this.#exchange(this.#options.report()).catch(() => {})
+    if (!this.#isClosed) this.#timer.set(REPORT_MS, () => void this.start())
+  }
+
+  /** As of the last report, by id. */
+  list(): Member[] {
+    const age = this.#options.clock.monotonic() - this.#known.at
+    return this.#known.members.map(member => {
+      const seenAgoMs = Math.round(member.seenAgoMs + age)
+      return { ...member, seenAgoMs, isGone: seenAgoMs > GONE_MS }
+    })
+  }
+
+  /** Whether there is another gateway. */
+  hasOthers(): boolean {
+    return this.list().some(({ id, isGone }) => !isGone && id !== this.#options.id)
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#timer.clear()
+    await this.#exchange(null).catch(() => {})
+  }
+
+  async #exchange(report: MemberReport | null): Promise<void> {
+    const { store, id, clock } = this.#options
+    const text = report === null ? '' : JSON.stringify({ ...report, host: hostname(), pid: process.pid })
+    const scripts = store.redis as unknown as Scripts
+    const keys = [store.key('gateways'), store.key('gateways', 'seen')]
+    const [now, reports, times] = await store.ask(() => scripts.fngwReport(2, ...keys, id, text, FORGOTTEN_MS))
+    const seen = new Map(toPairs(times).map(([name, time]) => [name, Number(time)]))
+    const members = toPairs(reports).map(([name, json]) => {
+      const seenAgoMs = now - (seen.get(name) ?? 0)
+      return {
+        id: name,
+        ...(JSON.parse(json) as MemberReport & Pick<Member, 'host' | 'pid'>),
+        seenAgoMs,
+        isGone: false,
+      }
+    })
+    this.#known = { at: clock.monotonic(), members: members.sort((a, b) => (a.id < b.id ? -1 : 1)) }
+  }
+}
+
+function toPairs(flat: readonly string[]): [string, string][] {
+  return flat.flatMap((name, i) => (i % 2 === 0 ? [[name, flat[i + 1]!] as [string, string]] : []))
+}

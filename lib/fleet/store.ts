@@ -1,0 +1,196 @@
+/**
+ * The connection to the Redis or Valkey server that the gateways of a fleet share. Loaded only where `FN_STORE_URL` is set.
+ * Spec: page fleet/store.
+ *
+ * A command fails within COMMAND_MS while the server is away, and the connection comes back by itself: no call of a function waits for it.
+ */
+
+import type { Redis, RedisOptions } from 'ioredis'
+import { GatewayError, type Warning } from '../core/errors.ts'
+
+/** Milliseconds for one command, and for the first connection. */
+export const COMMAND_MS = 1500
+const CONNECT_MS = 5000
+/** Milliseconds between attempts to connect again: the first and the longest wait. */
+const RECONNECT_MS = { first: 50, longest: 1000 }
+/** Seconds after which a refused client may ask again. */
+const RETRY_AFTER_SECONDS = '2'
+const OLDEST_SERVER = [6, 2] as const
+const PLACE = 'FN_STORE_URL'
+
+export interface StoreOptions {
+  url: string
+  /** Names the keys of one fleet among those of others. */
+  prefix: string
+  /** False: the gateway starts without the server, and takes it when it is there. */
+  isRequiredAtStart: boolean
+  onLog: (level: 'info' | 'warn', message: string) => void
+}
+
+/** A package that only fleets need. @throws Error with the command that installs it */
+export async function importOptional<T>(name: string, load: () => Promise<T>): Promise<T> {
+  try {
+    return await load()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
+    throw new Error(`FN_STORE_URL needs the package ${name}: npm install bullmq@6 ioredis@5`)
+  }
+}
+
+export class Store {
+  readonly redis: Redis
+  readonly #options: StoreOptions
+  /** Kept in one slot of a cluster, as scripts with several keys need. */
+  readonly prefix: string
+  warnings: readonly Warning[] = []
+  /** Why the server cannot be used; null while it can. */
+  problem: string | null = 'not connected yet'
+
+  private constructor(redis: Redis, options: StoreOptions) {
+    this.redis = redis
+    this.#options = options
+    this.prefix = `{${options.prefix}}`
+    redis.on('ready', () => this.#handleReady())
+    redis.on('error', error => this.#handleGone(toReason(error)))
+    redis.on('close', () => this.#handleGone('the connection was closed'))
+  }
+
+  /** @throws Error that names the server, the reason and the remedy, unless the gateway may start without it */
+  static async open(options: StoreOptions): Promise<Store> {
+    const { Redis } = await importOptional('ioredis', () => import('ioredis'))
+    const store = new Store(new Redis(options.url, toRedisOptions()), options)
+    const problem = await store.#firstAnswer()
+    if (problem === null || !options.isRequiredAtStart) return store
+    store.close()
+    const remedy = 'correct the URL or start the server; FN_STORE_REQUIRED=0 starts the gateway without it'
+    throw new Error(`the store ${toShownUrl(options.url)} cannot be used: ${problem} (${remedy})`)
+  }
+
+  /** A key of this fleet. */
+  key(...parts: readonly (string | number)[]): string {
+    return [this.prefix, ...parts].join(':')
+  }
+
+  /** A further connection. @param isBlocking - true: its commands wait on the server, and are never given up */
+  connect(isBlocking: boolean): Redis {
+    const options: Partial<RedisOptions> = isBlocking
+      ? { maxRetriesPerRequest: null, enableOfflineQueue: true, lazyConnect: false }
+      : { lazyConnect: false }
+    const connection = this.redis.duplicate(isBlocking ? { ...options, commandTimeout: undefined } : options)
+    // The main connection reports it.
+    connection.on('error', () => {})
+    return connection
+  }
+
+  /** @throws GatewayError RUNTIME_DOWN with `Retry-After` when the server does not answer */
+  async ask<T>(work: (redis: Redis) => Promise<T>): Promise<T> {
+    try {
+      return await work(this.redis)
+    } catch (error) {
+      if (error instanceof GatewayError) throw error
+      const headers = { 'Retry-After': RETRY_AFTER_SECONDS }
+      throw new GatewayError('RUNTIME_DOWN', `the store does not answer: ${toReason(error as Error)}`, {
+        headers,
+        cause: error,
+      })
+    }
+  }
+
+  close(): void {
+    this.redis.removeAllListeners('close')
+    this.redis.disconnect()
+  }
+
+  async #firstAnswer(): Promise<string | null> {
+    const timer = AbortSignal.timeout(CONNECT_MS)
+    return new Promise(resolve => {
+      const end = (problem: string | null): void => {
+        this.redis.off('ready', onReady)
+        this.redis.off('error', onError)
+        timer.removeEventListener('abort', onLate)
+        resolve(problem)
+      }
+      const onReady = (): void => void this.#examine().then(end, error => end(toReason(error as Error)))
+      const onError = (error: Error): void => end(toReason(error))
+      const onLate = (): void => end(`no answer within ${CONNECT_MS / 1000} s`)
+      this.redis.once('ready', onReady)
+      this.redis.once('error', onError)
+      timer.addEventListener('abort', onLate)
+      this.redis.connect().catch(() => {})
+    })
+  }
+
+  /** @returns null, or why this server cannot serve a fleet */
+  async #examine(): Promise<string | null> {
+    const info = await this.redis.info('server')
+    const version = /^redis_version:(\d+)\.(\d+)/m.exec(info)
+    const [major, minor] = [Number(version?.[1] ?? 0), Number(version?.[2] ?? 0)]
+    if (major < OLDEST_SERVER[0] || (major === OLDEST_SERVER[0] && minor < OLDEST_SERVER[1]))
+      return `its version is ${version?.[0].slice('redis_version:'.length) ?? 'unknown'}, at least ${OLDEST_SERVER.join('.')} is needed`
+    this.warnings = await this.#findLosses()
+    for (const { message, hint } of this.warnings) this.#options.onLog('warn', `${message} (${hint})`)
+    return null
+  }
+
+  /** Settings with which the server would lose what was acknowledged. A managed server may not show them. */
+  async #findLosses(): Promise<Warning[]> {
+    const read = async (name: string): Promise<string | null> => {
+      const pair = await this.redis.config('GET', name).catch(() => null)
+      return Array.isArray(pair) ? String(pair[1] ?? '') : null
+    }
+    const [policy, appends, saves] = [await read('maxmemory-policy'), await read('appendonly'), await read('save')]
+    const warnings: Warning[] = []
+    if (policy !== null && policy !== 'noeviction')
+      warnings.push({
+        code: 'STORE_EVICTS',
+        path: PLACE,
+        message: `the store deletes jobs when its memory is full: maxmemory-policy is ${policy}`,
+        hint: 'Set maxmemory-policy noeviction in the configuration of the server.',
+      })
+    if (appends === 'no' && saves === '')
+      warnings.push({
+        code: 'STORE_NOT_PERSISTENT',
+        path: PLACE,
+        message: 'the store keeps nothing over its own restart: appendonly is no, and save is empty',
+        hint: 'Set appendonly yes in the configuration of the server.',
+      })
+    return warnings
+  }
+
+  #handleReady(): void {
+    if (this.problem !== null && this.problem !== 'not connected yet') this.#options.onLog('info', 'the store is back')
+    this.problem = null
+  }
+
+  #handleGone(reason: string): void {
+    if (this.problem === null) this.#options.onLog('warn', `the store is away, jobs and schedules wait: ${reason}`)
+    this.problem = reason
+  }
+}
+
+function toRedisOptions(): RedisOptions {
+  return {
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    maxRetriesPerRequest: 0,
+    connectTimeout: CONNECT_MS,
+    commandTimeout: COMMAND_MS,
+    keepAlive: 5000,
+    retryStrategy: attempt => Math.min(RECONNECT_MS.longest, RECONNECT_MS.first * 2 ** Math.min(attempt, 10)),
+  }
+}
+
+function toReason(error: Error & { code?: string }): string {
+  // Several addresses were tried.
+  const { message } = error instanceof AggregateError && error.errors.length > 0 ? (error.errors[0] as Error) : error
+  if (/WRONGPASS|NOAUTH|invalid username-password/.test(message)) return 'the user name or the password is wrong'
+  if (/Command timed out/.test(message)) return `no answer within ${COMMAND_MS / 1000} s`
+  if (/isn't writeable|Connection is closed/.test(message)) return 'it is not connected'
+  return message
+}
+
+/** Without the password. */
+export function toShownUrl(url: string): string {
+  const { protocol, host, pathname } = new URL(url)
+  return `${protocol}//${host}${pathname}`
+}
