@@ -10,6 +10,7 @@ command -v php >/dev/null 2>&1 || needed="$needed php-cli"
 command -v composer >/dev/null 2>&1 || wanted="$wanted composer"
 go version >/dev/null 2>&1 || wanted="$wanted golang-go"
 cargo -V >/dev/null 2>&1 || wanted="$wanted cargo"
+command -v redis-server >/dev/null 2>&1 || wanted="$wanted redis-server"
 # Tests of pages are left out without a browser, and say so.
 [ -n "${FNGW_TEST_CHROMIUM:-}" ] || command -v chromium-headless-shell >/dev/null 2>&1 || command -v chromium >/dev/null 2>&1 ||
   command -v google-chrome >/dev/null 2>&1 || wanted="$wanted chromium"

@@ -182,7 +182,7 @@ t.test('every statement has a test and every test names statements', async t => 
 })
 
 const LOWER = ['core', 'files', 'config', 'observe', 'validation', 'router', 'discovery', 'runtime', 'dependencies']
-const UPPER = ['invocation', 'edge', 'http', 'assets', 'scheduler', 'jobs', 'control']
+const UPPER = ['invocation', 'edge', 'http', 'assets', 'scheduler', 'jobs', 'fleet', 'control']
 
 /** Folder to the folders it may import from, besides itself; `lib` stands for the files right in it. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
@@ -201,9 +201,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   assets: ['core', 'config', 'router', 'http'],
   scheduler: ['core', 'files', 'config', 'observe', 'runtime', 'invocation'],
   jobs: ['core', 'files', 'config', 'observe', 'router', 'invocation', 'edge'],
+  fleet: ['core', 'config', 'observe', 'runtime', 'jobs', 'scheduler'],
   control: [
     ...['core', 'files', 'config', 'observe', 'router', 'runtime', 'dependencies'],
-    ...['invocation', 'http', 'jobs', 'scheduler'],
+    ...['invocation', 'http', 'jobs', 'scheduler', 'fleet'],
   ],
   gateway: [...LOWER, ...UPPER, 'processes'],
   processes: [...LOWER, ...UPPER, 'gateway'],

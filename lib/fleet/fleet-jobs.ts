@@ -46,12 +46,11 @@ import {
 import type { JobListOptions, JobsOptions, JobsPart } from '../jobs/jobs.ts'
 import type { JobEventRecord } from '../observe/events.ts'
 import { JobRecords, type Kept } from './job-records.ts'
-import type { Store } from './store.ts'
+import type { Store } from './fleet-store.ts'
 
 const QUEUE = 'tickets'
-/** Milliseconds that a ticket is held without renewal, and between searches for those that were not renewed. */
+/** Milliseconds for which a ticket is held without renewal. Tickets that were not renewed are looked for twice as often. */
 const LOCK_MS = 10_000
-const STALLED_MS = 5000
 /** Milliseconds for which a job waits for room in its function while it holds a place, and until its ticket comes again. */
 const ROOM_MS = 250
 const LATER_MS = { first: 500, longest: 30_000 }
@@ -70,6 +69,8 @@ export interface FleetJobsOptions extends Omit<JobsOptions, 'store' | 'hasStored
   store: Store
   /** Of this gateway. */
   id: string
+  /** Milliseconds for which it holds a ticket without renewal; LOCK_MS by default. */
+  lockMs?: number
   callbacks: (parts: Pick<JobParts, 'read'>) => JobsOptions['callbacks']
   /** True when there is another gateway: it may have a function that this one has not. */
   hasOthers: () => boolean
@@ -101,7 +102,7 @@ export class FleetJobs implements JobsPart {
 
   constructor(options: FleetJobsOptions, { Queue, Worker, DelayedError }: typeof import('bullmq')) {
     this.#options = options
-    const { store, clock, maxConcurrency } = options
+    const { store, clock, maxConcurrency, lockMs = LOCK_MS } = options
     this.#records = new JobRecords(store)
     this.#parts = {
       read: (id, part) => (part === 'request' ? this.#readRequest(id) : this.#records.readPart(id, part)),
@@ -110,15 +111,15 @@ export class FleetJobs implements JobsPart {
     this.#callbacks = options.callbacks(this.#parts)
     this.#delayed = DelayedError
     this.#sweep = new Timer(clock, true)
-    const shared = { prefix: store.prefix, skipVersionCheck: true }
+    const shared = { prefix: store.prefix }
     this.#queue = new Queue(QUEUE, { ...shared, connection: store.redis, skipWaitingForReady: true })
     this.#worker = new Worker(QUEUE, (ticket, token) => this.#take(ticket, token!), {
       ...shared,
       connection: store.connect(true),
       autorun: false,
       concurrency: maxConcurrency,
-      lockDuration: LOCK_MS,
-      stalledInterval: STALLED_MS,
+      lockDuration: lockMs,
+      stalledInterval: lockMs / 2,
       // The record counts attempts.
       maxStalledCount: Number.MAX_SAFE_INTEGER,
       removeOnComplete: { count: 0 },
@@ -148,8 +149,12 @@ export class FleetJobs implements JobsPart {
   async start(): Promise<void> {
     if (!this.#options.enabled) return
     this.counts()
-    // Resolves when the store is there.
-    void this.#listener.subscribe(this.#channel).catch(() => {})
+    // It waits for a store that is away, and the start does not.
+    await within(
+      this.#options.clock,
+      STORE_RETRY_MS,
+      this.#listener.subscribe(this.#channel).catch(() => {}),
+    )
     void this.#worker.run().catch(() => {})
     this.#sweepLater(0)
   }

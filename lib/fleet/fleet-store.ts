@@ -1,6 +1,6 @@
 /**
  * The connection to the Redis or Valkey server that the gateways of a fleet share. Loaded only where `FN_STORE_URL` is set.
- * Spec: page fleet/store.
+ * Spec: page fleet/fleet-store.
  *
  * A command fails within COMMAND_MS while the server is away, and the connection comes back by itself: no call of a function waits for it.
  */
@@ -9,7 +9,7 @@ import type { Redis, RedisOptions } from 'ioredis'
 import { GatewayError, type Warning } from '../core/errors.ts'
 
 /** Milliseconds for one command, and for the first connection. */
-export const COMMAND_MS = 1500
+const COMMAND_MS = 1500
 const CONNECT_MS = 5000
 /** Milliseconds between attempts to connect again: the first and the longest wait. */
 const RECONNECT_MS = { first: 50, longest: 1000 }
@@ -40,6 +40,7 @@ export async function importOptional<T>(name: string, load: () => Promise<T>): P
 export class Store {
   readonly redis: Redis
   readonly #options: StoreOptions
+  readonly #further: Redis[] = []
   /** Kept in one slot of a cluster, as scripts with several keys need. */
   readonly prefix: string
   warnings: readonly Warning[] = []
@@ -79,6 +80,7 @@ export class Store {
     const connection = this.redis.duplicate(isBlocking ? { ...options, commandTimeout: undefined } : options)
     // The main connection reports it.
     connection.on('error', () => {})
+    this.#further.push(connection)
     return connection
   }
 
@@ -98,7 +100,7 @@ export class Store {
 
   close(): void {
     this.redis.removeAllListeners('close')
-    this.redis.disconnect()
+    for (const connection of [this.redis, ...this.#further]) connection.disconnect()
   }
 
   async #firstAnswer(): Promise<string | null> {

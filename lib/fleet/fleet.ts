@@ -1,6 +1,6 @@
 /**
  * A gateway as one of several that share jobs and schedules through a store. Loaded only where `FN_STORE_URL` is set.
- * Spec: page fleet/store.
+ * Spec: page fleet/fleet-store.
  *
  *   start ─► connect, check the server ─► report to the others ─► take jobs, ask for the lease of the schedules
  */
@@ -15,7 +15,7 @@ import { packageFile } from '../runtime/package-files.ts'
 import { FleetJobs, type FleetJobsOptions } from './fleet-jobs.ts'
 import { type Member, type MemberReport, Members } from './members.ts'
 import { ScheduleLease } from './schedule-lease.ts'
-import { importOptional, Store } from './store.ts'
+import { importOptional, Store } from './fleet-store.ts'
 
 export class Fleet {
   readonly id = `${hostname()}-${process.pid}-${randomBytes(3).toString('hex')}`

@@ -21,7 +21,7 @@ import {
   type JobState,
   type PartWriter,
 } from '../jobs/job.ts'
-import type { Store } from './store.ts'
+import type { Store } from './fleet-store.ts'
 
 /** Bytes that are read from the store or written to it at once. */
 const PIECE_BYTES = 256 * 1024

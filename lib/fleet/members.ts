@@ -5,7 +5,7 @@
 
 import { hostname } from 'node:os'
 import { type Clock, Timer } from '../core/clock.ts'
-import type { Store } from './store.ts'
+import type { Store } from './fleet-store.ts'
 
 /** Milliseconds between two reports, and after which a silent gateway counts as gone, and is forgotten. */
 const REPORT_MS = 2000

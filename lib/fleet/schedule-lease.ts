@@ -12,7 +12,7 @@ import {
   toScheduleState,
   toStateRecord,
 } from '../scheduler/schedule-store.ts'
-import type { Store } from './store.ts'
+import type { Store } from './fleet-store.ts'
 
 /** Milliseconds for which a lease holds, and between its renewals. */
 export const LEASE_MS = 10_000
@@ -49,7 +49,7 @@ interface Scripts {
   fngwKeep(keys: number, ...words: (string | number)[]): Promise<number>
 }
 
-export interface ScheduleLeaseOptions {
+interface ScheduleLeaseOptions {
   store: Store
   clock: Clock
   /** Of this gateway. */

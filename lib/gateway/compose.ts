@@ -41,6 +41,7 @@ import { type PublicCatalog, PublicHandler } from '../http/public.ts'
 import { Admission } from '../invocation/admission.ts'
 import { RequestIds, toStaticContext } from '../invocation/event.ts'
 import { Invoker, type InvokerOptions } from '../invocation/invoke.ts'
+import type { Fleet } from '../fleet/fleet.ts'
 import type { FleetJobsOptions } from '../fleet/fleet-jobs.ts'
 import { CallbackSender } from '../jobs/callback-sender.ts'
 import { FileStore } from '../jobs/file-store.ts'
@@ -81,6 +82,8 @@ export interface GatewayContext extends Host {
   readonly loaded: LoadedFiles | null
   readonly descriptors: Descriptors
   readonly lifecycle: Lifecycle
+  /** Null for a gateway that is not one of a fleet. */
+  readonly fleet: Fleet | null
   /** The catalog in force now. */
   readonly catalog: () => Catalog
 }

@@ -16,6 +16,7 @@ import { unwrap } from '../http/body.ts'
 import type { HttpRequest, HttpResponse } from '../http/exchange.ts'
 import { fetchWith, inject, type InjectRequest, type InjectResponse, toWebRequest } from '../http/inject.ts'
 import { refuseRequest } from '../http/respond.ts'
+import type { Fleet } from '../fleet/fleet.ts'
 import type { MemberReport } from '../fleet/members.ts'
 import type { JobsPart } from '../jobs/jobs.ts'
 import type { EventName, LinesTaker, Listener } from '../observe/events.ts'
@@ -46,9 +47,9 @@ export async function createGateway(options: GatewayOptions = {}): Promise<Gatew
   keepTickShape()
   const { resolved, host } = readGatewayInputs(options)
   const { settings } = resolved
-  if (settings.storeUrl !== null && !host.inspect)
-    host.fleet = await (await import('../fleet/fleet.ts')).Fleet.open(settings, host.clock)
-  const gateway = new FunctionGateway(resolved, host)
+  const isAlone = settings.storeUrl === null || host.inspect
+  const fleet = isAlone ? null : await (await import('../fleet/fleet.ts')).Fleet.open(settings, host.clock)
+  const gateway = new FunctionGateway(resolved, host, fleet)
   try {
     await options.beforeStart?.(gateway)
     await gateway.start()
@@ -76,7 +77,7 @@ class FunctionGateway implements Gateway {
   #runtimeWarnings: readonly Warning[] = []
   #closing: Promise<void> | null = null
 
-  constructor(resolved: ResolvedSettings, host: Host) {
+  constructor(resolved: ResolvedSettings, host: Host, fleet: Fleet | null) {
     const { settings, sources, warnings } = resolved
     const { functionsRoot } = settings
     const { clock } = host
@@ -87,6 +88,7 @@ class FunctionGateway implements Gateway {
     this.#context = {
       ...host,
       settings,
+      fleet,
       journal: new Journal({
         clock,
         functionsRoot: settings.logFiles ? functionsRoot : null,
@@ -106,8 +108,7 @@ class FunctionGateway implements Gateway {
       processes: () => this.#processes,
       load: (changed, cause) => this.#load(changed, cause),
     })
-    const { fleet, journal } = this.#context
-    fleet?.logTo((level, message) => journal.log(level, message))
+    fleet?.logTo((level, message) => this.#context.journal.log(level, message))
     this.dependencies = this.#parts.dependencies
     this.jobs = this.#parts.jobs
   }

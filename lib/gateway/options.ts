@@ -20,7 +20,6 @@ import {
 } from '../config/settings.ts'
 import type { Dependencies } from '../dependencies/dependencies.ts'
 import type { WrappedRequest, WrappedResponse } from '../http/body.ts'
-import type { Fleet } from '../fleet/fleet.ts'
 import type { GatewayJobs } from '../jobs/jobs.ts'
 import type { EventName, LinesTaker, Listener } from '../observe/events.ts'
 import type { Explanation } from '../router/explain.ts'
@@ -136,8 +135,6 @@ export class SettingsError extends Error {
 /** What a gateway is given beside its settings. */
 export interface Host {
   clock: Clock
-  /** Null for a gateway that is not one of a fleet. */
-  fleet: Fleet | null
   /** True reads the tree only. */
   inspect: boolean
   /** Environment of this process. */
@@ -167,5 +164,5 @@ export function readGatewayInputs(options: GatewayOptions): { resolved: Resolved
   const problems = [...resolved.problems, ...checkRoot(resolved), ...checkIsolation(resolved, powers)]
   if (problems.length > 0) throw new SettingsError(problems)
   const outerEnv = createOuterEnvReader(envDir, env)
-  return { resolved, host: { clock, fleet: null, inspect, hostEnv: { ...process.env, ...env }, envDir, outerEnv } }
+  return { resolved, host: { clock, inspect, hostEnv: { ...process.env, ...env }, envDir, outerEnv } }
 }

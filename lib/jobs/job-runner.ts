@@ -188,7 +188,7 @@ export class JobRunner {
   }
 }
 
-export interface AttemptOptions {
+interface AttemptOptions {
   store: JobParts
   /** Calls a function through its own admission. Never rejects. */
   call: (request: InternalRequest) => Promise<InternalResult>

@@ -118,7 +118,7 @@ class ListeningDaemon implements RemoteDaemon {
     this.#journal = journal
     const packs = new SharedPacks(root)
     const context: GatewayContext = {
-      ...{ ...host, settings, journal, packs, loaded: null },
+      ...{ ...host, settings, journal, packs, loaded: null, fleet: null },
       descriptors: new Descriptors(),
       lifecycle: { starting: false, draining: false },
       catalog: () => this.#catalog,

@@ -234,6 +234,24 @@ const CASES: Record<string, typeof SWITCH> = {
   jobsMaxResultBytes: count(0, -1),
   jobsCallbackSecret: [[[` ${'x'.repeat(32)} `, 'x'.repeat(32)]], ['x'.repeat(31)], []],
   jobsCallbackSecretFile: [[['a/b', '/project/work/a/b']], ['a\nb'], [5, [], '']],
+  storeUrl: [
+    [
+      ['redis://host', 'redis://host'],
+      ['rediss://user:secret@host:6380/2', 'rediss://user:secret@host:6380/2'],
+    ],
+    ['http://host', 'redis://', 'host:6379', 'redis://host/name'],
+    [5, [], ''],
+  ],
+  storeUrlFile: [[['a/b', '/project/work/a/b']], ['a\nb'], [5, [], '']],
+  storePrefix: [[['shop.live', 'shop.live']], ['a b', 'a:b', 'x'.repeat(65)], [5, [], '']],
+  storeRequired: [
+    [
+      ['1', true],
+      ['0', false],
+    ],
+    ['maybe'],
+    ['yes please', []],
+  ],
 }
 
 t.test(

@@ -27,6 +27,7 @@ const SAMPLES: Readonly<Record<string, Sample>> = {
   'GET /_fn/health': { url: '/_fn/health' },
   'GET /_fn/catalog': { url: '/_fn/catalog' },
   'GET /_fn/doctor': { url: '/_fn/doctor' },
+  'GET /_fn/fleet': { url: '/_fn/fleet' },
   'GET /_fn/schedules': { url: '/_fn/schedules' },
   'GET /_fn/schedules/next': { url: '/_fn/schedules/next?name=hello' },
   'POST /_fn/schedules/run': { url: '/_fn/schedules/run', body: { name: 'hello' } },

@@ -161,6 +161,7 @@ const ROWS: Readonly<Record<string, Ask>> = {
   'GET /_fn/settings': plainly,
   'GET /_fn/workers': plainly,
   'GET /_fn/doctor': plainly,
+  'GET /_fn/fleet': plainly,
   'GET /_fn/dependencies': plainly,
   'GET /_fn/ui-state': plainly,
   'POST /_fn/ui-state': () => ({ body: { ui_enabled: true } }),

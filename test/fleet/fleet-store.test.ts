@@ -1,0 +1,80 @@
+import t, { type Test } from 'tap'
+import { importOptional, Store, type StoreOptions, toShownUrl } from '../../lib/fleet/fleet-store.ts'
+import { startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
+
+async function open(t: Test, url: string, more: Partial<StoreOptions> = {}) {
+  const logs: string[] = []
+  const onLog = (level: string, message: string): void => void logs.push(`${level} ${message}`)
+  const store = await Store.open({ url, prefix: 'test', isRequiredAtStart: true, onLog, ...more })
+  t.teardown(() => store.close())
+  return { store, logs }
+}
+
+t.test('[fleet/fleet-store.1] a package that is missing is named with the command that installs it', async t => {
+  const name: string = 'a-package-that-is-not-there'
+  await t.rejects(
+    importOptional('bullmq', () => import(name)),
+    { message: 'FN_STORE_URL needs the package bullmq: npm install bullmq@6 ioredis@5' },
+  )
+})
+
+t.test('[fleet/fleet-store.2] a server that cannot be used is named with the reason and the remedy', async t => {
+  const problem =
+    /the store redis:\/\/127\.0\.0\.1:1\/0 cannot be used: .*ECONNREFUSED.* \(correct the URL or start the server; FN_STORE_REQUIRED=0/
+  await t.rejects(open(t, 'redis://user:secret@127.0.0.1:1/0'), { message: problem })
+  const { store } = await open(t, 'redis://127.0.0.1:1', { isRequiredAtStart: false })
+  t.match(store.problem, /ECONNREFUSED/)
+  await t.rejects(
+    store.ask(redis => redis.ping()),
+    { code: 'RUNTIME_DOWN', status: 503, headers: { 'Retry-After': '2' }, message: /^the store does not answer: / },
+  )
+})
+
+t.test('[fleet/fleet-store.2] a wrong password', { skip: WITHOUT_REDIS }, async t => {
+  const { port } = await startRedis(t, ['--requirepass', 'right', '--appendonly', 'yes'])
+  for (const user of ['', ':wrong@'])
+    await t.rejects(open(t, `redis://${user}127.0.0.1:${port}`), { message: /the user name or the password is wrong/ })
+  const { store } = await open(t, `redis://:right@127.0.0.1:${port}`)
+  t.equal(store.problem, null)
+})
+
+t.test('[fleet/fleet-store.3] a server that would lose jobs is a warning', { skip: WITHOUT_REDIS }, async t => {
+  const { url } = await startRedis(t, ['--maxmemory-policy', 'allkeys-lru'])
+  const { store, logs } = await open(t, url)
+  t.same(
+    store.warnings.map(({ code }) => code),
+    ['STORE_EVICTS', 'STORE_NOT_PERSISTENT'],
+  )
+  t.match(logs, [/warn .*maxmemory-policy is allkeys-lru/, /warn .*appendonly is no/])
+  const safe = await startRedis(t)
+  t.same((await open(t, safe.url)).store.warnings, [])
+})
+
+t.test(
+  '[fleet/fleet-store.4, fleet/fleet-store.5] a store that is stopped or silent is reported once, refused in time, and taken again',
+  { skip: WITHOUT_REDIS },
+  async t => {
+    const server = await startRedis(t)
+    const { store, logs } = await open(t, server.url)
+    t.equal(store.key('job', 7), '{test}:job:7')
+    const isBack = (): Promise<void> => new Promise(resolve => store.redis.once('ready', () => resolve()))
+    const ping = () => store.ask(redis => redis.ping())
+    server.pause()
+    await t.rejects(ping(), { code: 'RUNTIME_DOWN', message: /no answer within 1\.5 s/ })
+    server.resume()
+    t.equal(await ping(), 'PONG')
+    await server.end()
+    await t.rejects(ping(), { code: 'RUNTIME_DOWN' })
+    t.match(store.problem, /./)
+    const back = isBack()
+    await server.begin()
+    await back
+    t.equal(await ping(), 'PONG')
+    t.match(logs, [/^warn the store is away, jobs and schedules wait: /, 'info the store is back'])
+    t.equal(logs.length, 2)
+  },
+)
+
+t.test('[fleet/fleet-store.2] passwords are not shown', async t => {
+  t.equal(toShownUrl('rediss://a:b@host:1/2'), 'rediss://host:1/2')
+})

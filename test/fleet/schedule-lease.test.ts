@@ -1,0 +1,107 @@
+import t, { type Test } from 'tap'
+import { LEASE_MS, ScheduleLease } from '../../lib/fleet/schedule-lease.ts'
+import { Store } from '../../lib/fleet/fleet-store.ts'
+import { NEW_STATE, type ScheduleState } from '../../lib/scheduler/schedule-store.ts'
+import { ScheduleRunner } from '../../lib/scheduler/schedule-runner.ts'
+import { Schedule } from '../../lib/scheduler/schedule.ts'
+import { FakeClock } from '../helpers/clock.ts'
+import { makeFn } from '../helpers/fn.ts'
+import { type RedisBed, startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
+
+const STATE: ScheduleState = {
+  ...NEW_STATE,
+  rule: 'every 60 UTC',
+  next: 1_700_000_040_000,
+  doneUpTo: 1_699_999_980_000,
+}
+
+async function gateway(t: Test, redis: RedisBed, id: string, prefix: string) {
+  const store = await Store.open({ url: redis.url, prefix, isRequiredAtStart: true, onLog: () => {} })
+  const clock = new FakeClock()
+  const lease = new ScheduleLease({ store, clock, id })
+  let losses = 0
+  lease.onLost = () => losses++
+  t.teardown(async () => {
+    await lease.close()
+    store.close()
+  })
+  return { store, clock, lease, losses: () => losses }
+}
+
+t.test('[fleet/schedule-lease.1] schedules of a fleet', { skip: WITHOUT_REDIS }, async t => {
+  const redis = await startRedis(t)
+
+  await t.test('[fleet/schedule-lease.1] one gateway leads and hands over what it kept', async t => {
+    const [a, b] = [await gateway(t, redis, 'a', 'one'), await gateway(t, redis, 'b', 'one')]
+    t.same(await a.lease.open(), { states: new Map(), warnings: [] })
+    t.same(await b.lease.open(), { heldBy: 'gateway a' })
+    t.same([a.lease.isLeader, b.lease.isLeader], [true, false])
+    const many = new Map(Array.from({ length: 1200 }, (_, i) => [`node/f${i}@default`, STATE]))
+    await a.lease.save(many)
+    await a.lease.save(new Map([['node/f0@default', null]]))
+    await t.rejects(b.lease.save(many), { message: 'another gateway may lead' })
+    await a.lease.close()
+    const opened = await b.lease.open()
+    const states = 'states' in opened ? opened.states : new Map()
+    t.equal(states.size, 1199)
+    t.same(states.get('node/f7@default'), STATE)
+  })
+
+  await t.test('[fleet/schedule-lease.2] one that lost its lease without knowing can keep nothing', async t => {
+    const [a, b] = [await gateway(t, redis, 'a', 'two'), await gateway(t, redis, 'b', 'two')]
+    await a.lease.open()
+    // As after a pause that is longer than the lease.
+    await redis.client().del(a.store.key('leader'))
+    t.ok('states' in (await b.lease.open()))
+    await t.rejects(a.lease.save(new Map([['node/f@default', STATE]])), { message: 'another gateway leads' })
+    t.same([a.losses(), a.lease.isLeader], [1, false])
+    t.equal(await redis.client().hlen(a.store.key('schedules')), 0)
+    await a.lease.close()
+    t.equal(b.lease.isLeader, true, 'what ends gives up its own lease only')
+    t.match(await redis.client().get(b.store.key('leader')), /^b#2$/)
+  })
+
+  await t.test('[fleet/schedule-lease.3] a lease is renewed, and given up when that fails for too long', async t => {
+    const server = await startRedis(t)
+    const { store, clock, lease, losses } = await gateway(t, server, 'a', 'three')
+    await lease.open()
+    const renewed = async (): Promise<void> => {
+      clock.advance(LEASE_MS / 4)
+      await store.ask(client => client.ping()).catch(() => {})
+    }
+    await server.client().pexpire(store.key('leader'), 1000)
+    await renewed()
+    t.ok((await server.client().pttl(store.key('leader'))) > 1000)
+    await server.end()
+    for (let i = 0; i < 3; i++) await renewed()
+    t.same([losses(), lease.isLeader], [1, false])
+    t.match(await lease.open(), { heldBy: /^the store does not answer: / })
+  })
+
+  await t.test('[fleet/schedule-lease.4] a run that cannot be noted does not begin, and is due again', async t => {
+    const { store, clock, lease } = await gateway(t, redis, 'a', 'four')
+    await lease.open()
+    let calls = 0
+    const runner = new ScheduleRunner({
+      clock,
+      store: lease,
+      call: async () => {
+        calls++
+        return { status: 200, error: null, latencyMs: 1 }
+      },
+      onEvent: () => {},
+      onLog: () => {},
+    })
+    const schedule = new Schedule(makeFn())
+    const due = { ...STATE, next: 0 }
+    Object.assign(schedule, { state: due, policy: { retry: null } })
+    const idle = () =>
+      new Promise<void>(onIdle => {
+        runner.begin({ schedule, stop: null, isGone: false, onIdle } as never, clock.wall())
+      })
+    await redis.client().set(store.key('leader'), 'b#9')
+    await idle()
+    t.equal(calls, 0)
+    t.same(schedule.state, due)
+  })
+})
