@@ -74,7 +74,7 @@ function toReadyReply({ lifecycle, runtimes, fleet, settings }: ControlContext, 
     const { up, reason } = runtime.health()
     return up ? [] : [`runtime ${name} is down${details ? `: ${reason}` : ''}`]
   })
-  if (settings.storeRequired === true && fleet !== null && fleet.problem !== null)
+  if (fleet !== null && fleet.problem !== null && settings.storeRequired === true)
     down.push(`the store is away${details ? `: ${fleet.problem}` : ''}`)
   const step = lifecycle.draining ? 'stopping' : lifecycle.starting ? 'starting' : null
   const reasons = step === null ? down : [`the gateway is ${step}`]

@@ -239,7 +239,7 @@ const CASES: Record<string, typeof SWITCH> = {
       ['redis://host', 'redis://host'],
       ['rediss://user:secret@host:6380/2', 'rediss://user:secret@host:6380/2'],
     ],
-    ['http://host', 'redis://', 'host:6379', 'redis://host/name'],
+    ['http://localhost', 'redis:///7', 'localhost:7000', 'redis://localhost/name'],
     [5, [], ''],
   ],
   storeUrlFile: [[['a/b', '/project/work/a/b']], ['a\nb'], [5, [], '']],

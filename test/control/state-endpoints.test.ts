@@ -20,6 +20,7 @@ const RECORD = (runtimes: object) => ({
   workerCount: () => 0,
   admission: [],
   configLoadedAt: 0,
+  fleet: null,
   catalogGeneratedAt: 0,
   watching: false,
 })

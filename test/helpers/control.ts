@@ -50,6 +50,7 @@ export function serveParts(
       descriptors: new Descriptors(),
       requestIds: new RequestIds('t'),
       lifecycle: { draining: false },
+      fleet: null,
       catalog: () => ({ routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }),
     },
     new ControlPlane({ settings, ...parts }).handle,
