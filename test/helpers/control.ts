@@ -20,7 +20,7 @@ import { FakeRuntime } from './fake-runtime.ts'
 
 /** What the endpoints of a test need of a gateway. */
 export function toContext(parts: object): ControlContext {
-  return parts as ControlContext
+  return { fleet: null, ...parts } as ControlContext
 }
 
 type Ask = (request: InjectRequest) => Promise<InjectResponse>
@@ -50,7 +50,6 @@ export function serveParts(
       descriptors: new Descriptors(),
       requestIds: new RequestIds('t'),
       lifecycle: { draining: false },
-      fleet: null,
       catalog: () => ({ routes: buildRouteTable([], { functions: [], forceUrl: false }), before: [], after: [] }),
     },
     new ControlPlane({ settings, ...parts }).handle,
