@@ -59,6 +59,7 @@ const LONGEST = [
   'test/e2e/attack.test.ts',
   'test/e2e/policy.test.ts',
   'test/e2e/hostile-daemon.test.ts',
+  'test/e2e/kill-fleet.test.ts',
   'test/e2e/kill-installs.test.ts',
   'test/e2e/stand-in.test.ts',
   'test/processes/processes.test.ts',
