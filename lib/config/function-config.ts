@@ -11,7 +11,7 @@ import type {
   WorkerPoolPolicy,
 } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { isMethod, METHODS, type Method, type RuntimeName } from '../core/identity.ts'
+import { isMethod, METHODS, type Method } from '../core/identity.ts'
 import { isObject } from '../core/json.ts'
 import * as limits from '../core/limits.ts'
 import {
@@ -33,34 +33,26 @@ import { FUNCTION_CONFIG, type INVOKE_FIELDS, type SCHEDULE_FIELDS } from './fun
 import type { Settings } from './settings.ts'
 import { isPublicPath, NO_HOST, parseRelativePath } from './texts.ts'
 
+/** Fields that other ones stand for, that say nothing about calls, or that get their defaults here. */
+type Resolved =
+  | ('$schema' | 'version' | 'methods' | 'routes' | 'forceUrl' | 'includeDebugHeaders')
+  | ('invoke' | 'response' | 'home' | 'assets' | 'keepWarm' | 'edge' | 'schedule' | 'cors')
+
 /** One `fn.config.json`, checked. A field that is absent or wrong is undefined. */
-export interface FunctionConfig {
+export interface FunctionConfig extends Omit<RawConfig, Resolved> {
   /** True when it declares `runtime`, `name` or `entrypoint`: the folder is one function, no overlay. */
   identity: boolean
-  runtime?: RuntimeName | undefined
-  name?: string | undefined
-  /** Below the function folder. */
-  entrypoint?: string | undefined
-  group?: string | undefined
-  timeoutMs?: number | undefined
-  maxConcurrency?: number | undefined
-  maxBodyBytes?: number | undefined
-  /** No public route, for the folder and those below it. */
-  private?: boolean | undefined
   /** `routes` are pattern texts, not compiled; an empty list means no public path. */
   invoke: Omit<ObjectOf<typeof INVOKE_FIELDS>, 'route' | 'home' | 'homeRoute' | 'defaultMethod'>
   response: { includeDebugHeaders?: boolean | undefined }
   /** `route` is absolute or relative to the folder. */
   home?: { route?: string | undefined; redirect?: string | undefined } | undefined
   assets?: AssetsConfig | undefined
-  workerPool?: Partial<WorkerPoolPolicy> | undefined
   keepWarm?: KeepWarmPolicy | undefined
   edge?: EdgePolicy | undefined
   schedule?: SchedulePolicy | undefined
   /** Why the schedule that is written down is not used. */
   scheduleProblem?: string | undefined
-  sharedDeps?: readonly string[] | undefined
-  allowScripts?: readonly string[] | undefined
   /** null: switched off here although a parent folder has it. */
   cors?: CorsPolicy | null | undefined
   /** Why every call under this config is refused: it cannot be read, or a field that restricts access is wrong. */
@@ -110,25 +102,23 @@ export function parseFunctionConfigValue(value: unknown, fileLabel: string): Par
 type RawConfig = NonNullable<ReturnType<typeof FUNCTION_CONFIG.read>>
 
 function readConfig(raw: RawConfig, at: Place): FunctionConfig {
-  const { route, home: invokeHome, homeRoute, ...invoke } = raw.invoke ?? {}
-  const listed = invoke.routes ?? (route === undefined ? raw.routes : [])
+  const { $schema, version, methods, routes: topRoutes, forceUrl, includeDebugHeaders, ...blocks } = raw
+  const { invoke: rawInvoke, response, home: topHome, assets, keepWarm, edge, schedule, cors, ...plain } = blocks
+  const { route, home: invokeHome, homeRoute, ...invoke } = rawInvoke ?? {}
+  const listed = invoke.routes ?? (route === undefined ? topRoutes : [])
   const routes = route === undefined ? listed : [...new Set([...(listed ?? []), route])]
-  const home = raw.home ?? invokeHome ?? (homeRoute === undefined ? undefined : { route: homeRoute })
-  const { runtime, name, entrypoint, group, timeoutMs, maxConcurrency, maxBodyBytes } = raw
-  const { workerPool, sharedDeps, allowScripts } = raw
+  const home = topHome ?? invokeHome ?? (homeRoute === undefined ? undefined : { route: homeRoute })
   return {
-    identity: runtime !== undefined || name !== undefined || entrypoint !== undefined,
-    ...{ runtime, name, entrypoint, group, timeoutMs, maxConcurrency, maxBodyBytes },
-    private: raw.private,
-    invoke: { ...invoke, routes, methods: invoke.methods ?? raw.methods, forceUrl: invoke.forceUrl ?? raw.forceUrl },
-    response: { includeDebugHeaders: raw.response?.includeDebugHeaders ?? raw.includeDebugHeaders },
+    ...plain,
+    identity: raw.runtime !== undefined || raw.name !== undefined || raw.entrypoint !== undefined,
+    invoke: { ...invoke, routes, methods: invoke.methods ?? methods, forceUrl: invoke.forceUrl ?? forceUrl },
+    response: { includeDebugHeaders: response?.includeDebugHeaders ?? includeDebugHeaders },
     home: home?.route === undefined && home?.redirect === undefined ? undefined : home,
-    assets: toAssets(raw.assets),
-    ...{ workerPool, sharedDeps, allowScripts },
-    keepWarm: raw.keepWarm && { ...KEEP_WARM, ...raw.keepWarm },
-    edge: readEdge(raw.edge, keyOf(at, 'edge')),
-    ...readSchedule(raw.schedule, keyOf(at, 'schedule')),
-    cors: raw.cors === false ? null : readCors(raw.cors, keyOf(at, 'cors')),
+    assets: toAssets(assets),
+    keepWarm: keepWarm && { ...KEEP_WARM, ...keepWarm },
+    edge: readEdge(edge, keyOf(at, 'edge')),
+    ...readSchedule(schedule, keyOf(at, 'schedule')),
+    cors: cors === false ? null : readCors(cors, keyOf(at, 'cors')),
     problem: findRestrictionProblem(raw, at),
   }
 }
