@@ -16,7 +16,6 @@ import { isObject } from '../core/json.ts'
 import * as limits from '../core/limits.ts'
 import {
   type Finding,
-  type JsonSchema,
   keyOf,
   type ObjectOf,
   type Parsed,
@@ -368,7 +367,7 @@ export interface RouteEntry {
   definition: string
 }
 
-const MAX_ENTRIES = 10_000
+export const MAX_ROUTE_ENTRIES = 10_000
 
 /**
  * Reads one `fn.routes.json`. A wrong entry is a warning and left out.
@@ -392,8 +391,8 @@ function readRoutes(value: unknown, at: Place): RouteEntry[] {
     if (key !== 'routes' && key !== '$schema') reportUnknownKey(keyOf(at, key), key, ['routes'])
   }
   const routes = Object.hasOwn(value, 'routes') ? value.routes : undefined
-  if (!isObject(routes) || Object.keys(routes).length > MAX_ENTRIES) {
-    const rule = `an object of at most ${MAX_ENTRIES} routes`
+  if (!isObject(routes) || Object.keys(routes).length > MAX_ROUTE_ENTRIES) {
+    const rule = `an object of at most ${MAX_ROUTE_ENTRIES} routes`
     if (routes === undefined) report(keyOf(at, 'routes'), 'CONFIG_VALUE', 'is missing', hint, rule)
     else reportWrong(keyOf(at, 'routes'), rule, routes, hint)
     return []
@@ -430,26 +429,4 @@ function readMethods(words: readonly string[], at: Place): Method[] {
     }
   }
   return METHODS.filter(method => given.has(method))
-}
-
-/** `GET` to `[Gg][Ee][Tt]`: JSON Schema patterns have no flags. */
-function toAnyCase(word: string): string {
-  return [...word].map(letter => `[${letter}${letter.toLowerCase()}]`).join('')
-}
-
-/** JSON Schema of the file. */
-export const ROUTES_FILE_SCHEMA: JsonSchema = {
-  type: 'object',
-  properties: {
-    $schema: { type: 'string' },
-    routes: {
-      type: 'object',
-      description: 'Methods and public path to handler file; no method means GET.',
-      propertyNames: { pattern: `^\\s*((${METHODS.map(toAnyCase).join('|')})[\\s,]+)*/\\S*\\s*$` },
-      additionalProperties: { type: 'string', minLength: 1 },
-      maxProperties: MAX_ENTRIES,
-    },
-  },
-  required: ['routes'],
-  additionalProperties: false,
 }

@@ -6,7 +6,7 @@ import type { AssetsMount, Claim, FunctionVersion, HomeAction, IgnoredPath, Pack
 import type { Warning } from '../core/errors.ts'
 import { isMethod, isRuntimeName } from '../core/identity.ts'
 import { pathWarning } from './disk.ts'
-import { ConfigReader, type DiscoverOptions, FolderFacts } from './folder.ts'
+import { type DiscoverOptions, FolderFacts } from './folder.ts'
 import { Contribution, FunctionMaker, type Revisions, type Settled, settleKeys } from './functions.ts'
 import { FOLDER_STEMS, nameSome } from './layouts.ts'
 import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
@@ -53,8 +53,7 @@ export interface Discoverer {
  * mistakes are warnings.
  */
 export function createDiscoverer(options: DiscoverOptions): Discoverer {
-  const configs = new ConfigReader()
-  const facts = new FolderFacts(configs, options)
+  const facts = new FolderFacts(options)
   let walk = new Walk(facts)
   let last: Last | null = null
   return {
@@ -70,7 +69,7 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
       const { functions, claims, warnings } = settled
       const byKey = new Map<string, FunctionVersion>()
       for (const fn of functions) byKey.set(fn.key, fn)
-      const assets = findAssets(snapshot, configs, warnings)
+      const assets = findAssets(snapshot, facts, warnings)
       const ignored = withoutHandlers(part.ignored, functions)
       const discovery: Discovery = {
         functions,
@@ -165,8 +164,8 @@ function toTestWarnings(ignored: readonly IgnoredPath[]): Warning[] {
 }
 
 /** The static mount of the root's config, when its folder exists. */
-function findAssets(snapshot: Snapshot, configs: ConfigReader, warnings: Warning[]): AssetsMount | null {
-  const assets = configs.read(snapshot.root).config?.assets
+function findAssets(snapshot: Snapshot, facts: FolderFacts, warnings: Warning[]): AssetsMount | null {
+  const assets = facts.configs(snapshot.root).config?.assets
   if (assets === undefined) return null
   const { directory, notFoundHandling, runWorkerFirst } = assets
   const hasDotName = directory.split('/').some(part => part.startsWith('.'))

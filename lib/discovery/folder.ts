@@ -12,7 +12,7 @@ import { type DeclaredEnv, mergeDeclared, parseFunctionDotenv, parseFunctionEnv 
 import type { Warning } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { pathWarning, toChild } from './disk.ts'
-import { type FolderFiles, type FolderView, sameView, sortFiles } from './entry-file.ts'
+import { FileSorter, type FolderFiles, type FolderView, sameView } from './entry-file.ts'
 import { sourcesBelow } from './functions.ts'
 import { CONFIG_FILES, isScriptFolder, privateReason } from './layouts.ts'
 import {
@@ -44,13 +44,12 @@ export interface Helper {
 export class FolderFacts {
   readonly options: DiscoverOptions
   readonly enabled: ReadonlySet<RuntimeName>
-  readonly #configs: ConfigReader
+  readonly #configs = new ConfigReader()
   #files = new WeakMap<DirNode, { view: FolderView; files: FolderFiles }>()
   /** By folder: its helper files for the functions around it, as they were found for a view. */
   readonly #helpers = new WeakMap<DirNode, { view: FolderView; found: readonly Helper[] }>()
 
-  constructor(configs: ConfigReader, options: DiscoverOptions) {
-    this.#configs = configs
+  constructor(options: DiscoverOptions) {
     this.options = options
     this.enabled = new Set(options.runtimes)
   }
@@ -62,7 +61,7 @@ export class FolderFacts {
   files(node: DirNode, view: FolderView): FolderFiles {
     const known = this.#files.get(node)
     if (known !== undefined && sameView(known.view, view)) return known.files
-    const files = sortFiles(node, this.configs(node).config, view, this.enabled)
+    const files = new FileSorter(node, this.configs(node).config, view, this.enabled).sort()
     this.#files.set(node, { view, files })
     return files
   }

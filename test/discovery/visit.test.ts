@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ConfigReader, FolderFacts } from '../../lib/discovery/folder.ts'
+import { FolderFacts } from '../../lib/discovery/folder.ts'
 import { findFolder } from '../../lib/discovery/snapshot.ts'
 import { type Context, ROOT_CONTEXT, sameContext, Visit } from '../../lib/discovery/visit.ts'
 import { OPTIONS, snapshotOf } from '../helpers/discovery.ts'
@@ -12,7 +12,7 @@ function setUp(t: { teardown: (fn: () => void) => void }, entries: Record<string
   const tree = makeTree(entries)
   t.teardown(tree.cleanup)
   const { root } = snapshotOf(tree.root)
-  const facts = new FolderFacts(new ConfigReader(), OPTIONS)
+  const facts = new FolderFacts(OPTIONS)
   return (path: string): { visit: Visit; context: Context | null } => {
     let visit = new Visit(root, ROOT_CONTEXT, facts)
     let context: Context | null = ROOT_CONTEXT
@@ -125,7 +125,7 @@ t.test('[discovery/layouts.8] a runtime folder that groups nothing says so at it
   })
   t.teardown(tree.cleanup)
   const { root } = snapshotOf(tree.root)
-  const visit = new Visit(root, ROOT_CONTEXT, new FolderFacts(new ConfigReader(), OPTIONS))
+  const visit = new Visit(root, ROOT_CONTEXT, new FolderFacts(OPTIONS))
   for (const dir of root.dirs) visit.enter(dir, visit.part)
   t.match(visit.part.warnings, [{ code: 'GROUP_HAS_ROUTES', path: 'node', message: /because it contains x\.js/ }])
   t.equal(visit.part.warnings.length, 1)
