@@ -97,12 +97,11 @@ export function checkLua(text: string, file: string, names: readonly string[]): 
   } catch (error) {
     return toSyntaxWarning(error, file)
   }
-  const found = new Declarations()
-  found.walk(chunk)
-  if (found.isDynamic || returnsSomething(chunk) || names.some(name => found.globals.has(name))) return null
-  const defined = [...found.globals].sort()
+  const { globals, locals, isDynamic } = findDeclarations(chunk)
+  if (isDynamic || returnsSomething(chunk) || names.some(name => globals.has(name))) return null
+  const defined = [...globals].sort()
   const wanted = names.map(name => `"${name}"`).join(' or ')
-  const local = names.find(name => found.locals.has(name))
+  const local = names.find(name => locals.has(name))
   return {
     code: 'CALLABLE_MISSING',
     message: `${file} has no function ${wanted} (it defines ${defined.join(', ') || 'none'}): calls fail with 500`,
@@ -130,35 +129,30 @@ function returnsSomething(chunk: LuaNode): boolean {
   return last?.type === 'ReturnStatement' && (last.arguments as LuaNode[]).length > 0
 }
 
-/** Names that a chunk gives to global and to local variables. */
-class Declarations {
-  readonly globals = new Set<string>()
-  readonly locals = new Set<string>()
-  isDynamic = false
-
-  /** Not recursive: a long sum is a tree as deep as it is long. */
-  walk(chunk: LuaNode): void {
-    const left = [chunk]
-    for (let node = left.pop(); node !== undefined; node = left.pop()) {
-      this.#look(node)
-      for (const value of Object.values(node)) {
-        for (const child of Array.isArray(value) ? value : [value]) if (isNode(child)) left.push(child)
-      }
+/** Names that a chunk gives to global and to local variables; dynamic when it may define more. */
+function findDeclarations(chunk: LuaNode) {
+  const globals = new Set<string>()
+  const locals = new Set<string>()
+  let isDynamic = false
+  // Not recursive: a long sum is a tree as deep as it is long.
+  const left = [chunk]
+  for (let node = left.pop(); node !== undefined; node = left.pop()) {
+    if (node.type === 'Identifier' && DYNAMIC.has(String(node.name))) isDynamic = true
+    const isLocal = node.type === 'LocalStatement' || node.isLocal === true
+    for (const target of toTargets(node)) {
+      if (isNode(target) && target.type === 'Identifier')
+        (isLocal || target.isLocal === true ? locals : globals).add(String(target.name))
     }
+    for (const child of Object.values(node).flat()) if (isNode(child)) left.push(child)
   }
+  return { globals, locals, isDynamic }
+}
 
-  #look(node: LuaNode): void {
-    if (node.type === 'Identifier' && DYNAMIC.has(String(node.name))) this.isDynamic = true
-    if (node.type === 'FunctionDeclaration') this.#note(node.identifier, node.isLocal === true)
-    if (node.type === 'AssignmentStatement') for (const target of node.variables as LuaNode[]) this.#note(target, false)
-    if (node.type === 'LocalStatement') for (const target of node.variables as LuaNode[]) this.#note(target, true)
-  }
-
-  #note(target: unknown, isLocal: boolean): void {
-    if (!isNode(target) || target.type !== 'Identifier') return
-    if (isLocal || target.isLocal === true) this.locals.add(String(target.name))
-    else this.globals.add(String(target.name))
-  }
+/** What a statement gives a value to. */
+function toTargets(node: LuaNode): readonly unknown[] {
+  if (node.type === 'FunctionDeclaration') return [node.identifier]
+  const isAssignment = node.type === 'AssignmentStatement' || node.type === 'LocalStatement'
+  return isAssignment ? (node.variables as LuaNode[]) : []
 }
 
 function isNode(value: unknown): value is LuaNode {

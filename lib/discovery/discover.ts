@@ -87,9 +87,12 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
   }
 }
 
-/** The outcome of a folder that was walked, or of one that was not entered, and the surroundings that led to it. */
+/** The outcome of a folder that was walked, or of one that was not entered. */
 interface Known {
+  /** What led to it. */
   readonly surroundings: Context
+  /** Surroundings of the folders in it; null without any. */
+  readonly inside: Context | null
   readonly outcome: Contribution
 }
 
@@ -100,8 +103,6 @@ interface Known {
 class Walk {
   readonly #facts: FolderFacts
   readonly #known = new WeakMap<DirNode, Known>()
-  /** By a folder with folders in it: their surroundings. */
-  readonly #surroundings = new WeakMap<DirNode, Context>()
   /** The root of the walk before this one. */
   #last: DirNode | null = null
 
@@ -123,24 +124,23 @@ class Walk {
     if (known?.surroundings === surroundings) return known.outcome
     const outcome = new Contribution()
     const context = above === null ? surroundings : above.enter(node, outcome)
+    let inside: Context | null = null
     if (context !== null) {
       const visit = new Visit(node, context, this.#facts, outcome)
       visit.addHandlers(maker)
-      const inside = node.dirs.length === 0 ? null : this.#surroundingsIn(visit)
+      inside = node.dirs.length === 0 ? null : this.#surroundingsIn(visit)
       for (const dir of node.dirs) outcome.add(this.#outcomeOf(dir, inside!, maker, visit))
     }
-    this.#known.set(node, { surroundings, outcome })
+    this.#known.set(node, { surroundings, inside, outcome })
     return outcome
   }
 
   /** The object of the walk before where nothing in it changed. */
   #surroundingsIn(visit: Visit): Context {
     const nodeBefore = findFolder(this.#last, visit.node.path)
-    const before = nodeBefore === null ? undefined : this.#surroundings.get(nodeBefore)
+    const before = nodeBefore === null ? null : (this.#known.get(nodeBefore)?.inside ?? null)
     const now = visit.surroundings
-    const surroundings = before !== undefined && sameContext(before, now) ? before : now
-    this.#surroundings.set(visit.node, surroundings)
-    return surroundings
+    return before !== null && sameContext(before, now) ? before : now
   }
 }
 

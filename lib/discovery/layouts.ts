@@ -236,20 +236,8 @@ function toMethod(token: string | undefined): Method | null {
 
 /** Splits at dots outside brackets: `users.[...slug]` has two tokens. */
 function splitTokens(stem: string): string[] {
-  const tokens: string[] = []
-  let depth = 0
-  let start = 0
-  for (let at = 0; at < stem.length; at++) {
-    const char = stem[at]
-    if (char === '[') depth++
-    else if (char === ']') depth--
-    else if (char === '.' && depth <= 0) {
-      tokens.push(stem.slice(start, at))
-      start = at + 1
-    }
-  }
-  tokens.push(stem.slice(start))
-  return tokens
+  // No file name contains a slash.
+  return stem.replace(/\[[^\]]*\]*|\./g, part => (part === '.' ? '/' : part)).split('/')
 }
 
 const SCRIPT_FOLDERS: ReadonlySet<string> = new Set(['tests', '__tests__', 'scripts'])

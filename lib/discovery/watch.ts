@@ -337,31 +337,26 @@ export class WriteSettler {
   }
 }
 
-interface Lexis {
-  /** Marks that begin a comment up to the end of the line. */
-  line: readonly string[]
-  /** Pairs that take everything between them, lines too: comments and raw strings. */
-  blocks: readonly (readonly [open: string, close: string])[]
-  /** Quotes of strings with backslash escapes; such a string is taken to end with its line. */
-  quotes: string
+/**
+ * A pattern that finds comments (first group) and strings. Its parts are patterns too.
+ * @param rawStrings - without escapes, over several lines
+ * @param opening - begins a comment or raw string that has no end (second group)
+ * @param quotes - of strings with backslash escapes; such a string is taken to end with its line
+ */
+function toLexis(comments: string, rawStrings: string[], opening: string, quotes = `'"`): RegExp {
+  const strings = [...quotes].map(quote => String.raw`${quote}(?:\\[^]?|[^${quote}\\\n])*${quote}?`)
+  return new RegExp([`(${comments})`, ...rawStrings, `((?:${opening})[^]*)`, ...strings].join('|'), 'g')
 }
 
-/** @param blocks - beginning and end of each, one after the other */
-function toLexis(line: string, blocks: string, quotes = `'"`): Lexis {
-  const marks = blocks.split(' ')
-  const pairs = marks.flatMap((open, at) => (at % 2 === 0 ? [[open, marks[at + 1]!] as const] : []))
-  return { line: line.split(' '), blocks: pairs, quotes }
-}
-
-const SCRIPT = toLexis('//', '/* */ ` `')
-const LEXIS: ReadonlyMap<string, Lexis> = new Map([
-  ...['.js', '.ts', '.mjs', '.cjs', '.mts', '.cts'].map(extension => [extension, SCRIPT] as const),
-  ['.py', toLexis('#', `""" """ ''' '''`)],
-  ['.php', toLexis('// #', '/* */')],
-  ['.lua', toLexis('--', '--[[ ]] [[ ]]')],
-  ['.go', toLexis('//', '/* */ ` `')],
+const C_COMMENTS = String.raw`/\*[^]*?\*/|//[^\n]*`
+const C_STYLE = toLexis(C_COMMENTS, ['`[^`]*`'], '/\\*|`')
+const LEXIS: ReadonlyMap<string, RegExp> = new Map([
+  ...['.js', '.ts', '.mjs', '.cjs', '.mts', '.cts', '.go'].map(extension => [extension, C_STYLE] as const),
+  ['.py', toLexis(String.raw`#[^\n]*`, ['"""[^]*?"""', "'''[^]*?'''"], `"""|'''`)],
+  ['.php', toLexis(String.raw`${C_COMMENTS}|#[^\n]*`, [], String.raw`/\*`)],
+  ['.lua', toLexis(String.raw`--\[\[[^]*?\]\]|--(?!\[\[)[^\n]*`, [String.raw`\[\[[^]*?\]\]`], String.raw`(?:--)?\[\[`)],
   // An apostrophe begins a lifetime more often than a character.
-  ['.rs', toLexis('//', '/* */', '"')],
+  ['.rs', toLexis(C_COMMENTS, [], String.raw`/\*`, '"')],
 ])
 
 /**
@@ -383,45 +378,14 @@ export function looksCut(fileName: string, text: string): boolean {
 }
 
 /** The text without comments and with empty strings; null when a comment or string is open at the end. */
-function stripLiterals(text: string, { line, blocks, quotes }: Lexis): string | null {
-  const begins = new RegExp([...blocks.map(([open]) => open), ...line, ...quotes].map(escapeRegExp).join('|'), 'g')
-  let code = ''
-  for (let at = 0; ; ) {
-    begins.lastIndex = at
-    const found = begins.exec(text)
-    if (found === null) return code + text.slice(at)
-    const [mark] = found
+function stripLiterals(text: string, lexis: RegExp): string | null {
+  let isOpen = false
+  const code = text.replace(lexis, (_, comment?: string, open?: string) => {
+    isOpen ||= open !== undefined
     // A literal counts as the operand of the operator before it; a comment does not.
-    const isComment = line.includes(mark) || mark === '/*' || mark === '--[['
-    code += text.slice(at, found.index) + (isComment ? ' ' : '_')
-    const close = blocks.find(([open]) => open === mark)?.[1]
-    if (close !== undefined) {
-      const end = text.indexOf(close, begins.lastIndex)
-      if (end < 0) return null
-      at = end + close.length
-    } else at = line.includes(mark) ? endOfLine(text, found.index) : endOfString(text, found.index)
-  }
-}
-
-function escapeRegExp(text: string): string {
-  return text.replace(/[[\]*/]/g, '\\$&')
-}
-
-function endOfLine(text: string, at: number): number {
-  const end = text.indexOf('\n', at)
-  return end < 0 ? text.length : end
-}
-
-/** Behind the closing quote, or at the end of the line without one. */
-function endOfString(text: string, start: number): number {
-  const quote = text.charAt(start)
-  for (let at = start + 1; at < text.length; at++) {
-    const char = text.charAt(at)
-    if (char === '\\') at++
-    else if (char === quote) return at + 1
-    else if (char === '\n') return at
-  }
-  return text.length
+    return comment === undefined ? '_' : ' '
+  })
+  return isOpen ? null : code
 }
 
 function countOf(text: string, pattern: RegExp): number {
