@@ -1,6 +1,7 @@
 /** `fn.config.json` and `fn.routes.json`: text to checked values, and the configs down to a handler to its policy. Spec: §2.7 to §2.10, §2.13. */
 
 import type {
+  AssetsMount,
   CorsPolicy,
   EdgePolicy,
   KeepWarmPolicy,
@@ -46,7 +47,8 @@ export interface FunctionConfig extends Omit<RawConfig, Resolved> {
   response: { includeDebugHeaders?: boolean | undefined }
   /** `route` is absolute or relative to the folder. */
   home?: { route?: string | undefined; redirect?: string | undefined } | undefined
-  assets?: AssetsConfig | undefined
+  /** `directory` is below the functions root, posix separators; discovery checks whether it exists. */
+  assets?: AssetsMount | undefined
   keepWarm?: KeepWarmPolicy | undefined
   edge?: EdgePolicy | undefined
   schedule?: SchedulePolicy | undefined
@@ -56,14 +58,6 @@ export interface FunctionConfig extends Omit<RawConfig, Resolved> {
   cors?: CorsPolicy | null | undefined
   /** Why every call under this config is refused: it cannot be read, or a field that restricts access is wrong. */
   problem?: string | undefined
-}
-
-/** `assets` as written; discovery checks whether the directory exists. */
-interface AssetsConfig {
-  /** Below the functions root, posix separators. */
-  directory: string
-  notFoundHandling: '404' | 'single-page-application'
-  runWorkerFirst: boolean
 }
 
 /** A config that sets nothing. */
@@ -180,7 +174,7 @@ const WORKER_POOL: Omit<WorkerPoolPolicy, 'maxWorkers'> = {
   overflowStatus: limits.DEFAULT_OVERFLOW_STATUS,
 }
 
-function toAssets(raw: RawConfig['assets']): AssetsConfig | undefined {
+function toAssets(raw: RawConfig['assets']): AssetsMount | undefined {
   if (raw?.directory === undefined) return undefined
   const { directory, notFoundHandling = '404', runWorkerFirst = false } = raw
   return { directory, notFoundHandling, runWorkerFirst }
@@ -237,12 +231,10 @@ function readCors(raw: Exclude<RawConfig['cors'], boolean>, at: Place): CorsPoli
 }
 
 /** Policy values where no config sets one: the settings of the same name. */
-export interface PolicyDefaults {
-  defaultTimeoutMs: number
-  defaultMaxConcurrency: number
+export interface PolicyDefaults
+  extends Pick<Settings, 'defaultTimeoutMs' | 'defaultMaxConcurrency' | 'defaultMaxBodyBytes'> {
   /** Of functions that set no `max_concurrency`. */
   defaultQueue: QueuePolicy
-  defaultMaxBodyBytes: number
 }
 
 export function toPolicyDefaults(settings: Settings): PolicyDefaults {

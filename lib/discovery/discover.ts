@@ -40,24 +40,22 @@ interface Last {
   settled: Settled
 }
 
-export interface Discoverer {
-  /**
-   * Reads a snapshot, the one of before or a later one. Folders seen before in the same surroundings cost nothing, and unchanged functions keep their objects.
-   * @param revisions - by key, how often a file that the function loaded has changed: no worker outlives one
-   */
-  discover: (snapshot: Snapshot, outerEnv?: OuterEnv, revisions?: Revisions) => Discovery
-}
+export type Discoverer = ReturnType<typeof createDiscoverer>
 
 /**
  * A discoverer with a memory for reloads that never changes the outcome: equal snapshots give deeply equal ones. Never throws:
  * mistakes are warnings.
  */
-export function createDiscoverer(options: DiscoverOptions): Discoverer {
+export function createDiscoverer(options: DiscoverOptions) {
   const facts = new FolderFacts(options)
   let walk = new Walk(facts)
   let last: Last | null = null
   return {
-    discover(snapshot, outerEnv = NO_OUTER_ENV, revisions = NO_REVISIONS) {
+    /**
+     * Reads a snapshot, the one of before or a later one. Folders seen before in the same surroundings cost nothing, and unchanged functions keep their objects.
+     * @param revisions - by key, how often a file that the function loaded has changed: no worker outlives one
+     */
+    discover(snapshot: Snapshot, outerEnv: OuterEnv = NO_OUTER_ENV, revisions: Revisions = NO_REVISIONS): Discovery {
       const isSame = last?.snapshot === snapshot && last.outerEnv === outerEnv && last.revisions === revisions
       if (last !== null && isSame) return last.discovery
       // The remembered outcomes contain environments.

@@ -39,7 +39,7 @@ export const ENTRY_CANDIDATES: Readonly<Record<RuntimeName, readonly string[]>> 
 }
 
 /** Precedence of files that differ only in their extension. */
-const EXTENSIONS = ['.py', '.js', '.ts', '.mjs', '.cjs', '.mts', '.cts', '.php', '.lua', '.go', '.rs']
+const EXTENSIONS = [...RUNTIME_OF_EXTENSION.keys()]
 
 const RANK: ReadonlyMap<string, number> = new Map(
   RUNTIMES.flatMap(runtime => ENTRY_CANDIDATES[runtime]).map((fileName, index) => [fileName, index]),

@@ -9,6 +9,7 @@ import {
   type RouteEntry,
 } from '../config/function-config.ts'
 import { type DeclaredEnv, mergeDeclared, parseFunctionDotenv, parseFunctionEnv } from '../config/function-env.ts'
+import type { Settings } from '../config/settings.ts'
 import type { Warning } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { pathWarning, toChild } from './disk.ts'
@@ -24,13 +25,7 @@ import {
   type SnapshotOptions,
 } from './snapshot.ts'
 
-export interface DiscoverOptions {
-  /** Enabled runtimes; files of others are ignored. */
-  runtimes: readonly RuntimeName[]
-  /** Name segments below a runtime's folder. */
-  namespaceDepth: number
-  /** `FN_FORCE_URL`: every config route is forced. */
-  forceUrl: boolean
+export interface DiscoverOptions extends Pick<Settings, 'runtimes' | 'namespaceDepth' | 'forceUrl'> {
   defaults: PolicyDefaults
 }
 

@@ -12,7 +12,6 @@ import {
 import { type DeclaredEnv, type OuterEnv, toFunctionEnv } from '../config/function-env.ts'
 import type {
   Claim,
-  ClaimSource,
   EnvValue,
   FunctionVersion,
   HomeAction,
@@ -26,7 +25,6 @@ import type { Warning } from '../core/errors.ts'
 import {
   type AdapterName,
   hasAdapter,
-  type Method,
   METHODS,
   RESERVED_PREFIXES,
   RUNTIME_OF_EXTENSION,
@@ -61,11 +59,7 @@ export interface Handler {
   schema: SchemaFileRef | null
 }
 
-export interface Identity {
-  name: string
-  version: string | null
-  kind: FunctionVersion['kind']
-}
+export type Identity = Pick<FunctionVersion, 'name' | 'version' | 'kind'>
 
 export class FunctionMaker {
   readonly #rootPath: string
@@ -243,17 +237,8 @@ function digest(text: string): string {
   return hash('sha256', text, 'buffer').toString('base64url', 0, 18)
 }
 
-interface ClaimRequest {
-  fn: FunctionVersion
-  /** In any accepted spelling. */
-  route: string
-  methods: readonly Method[]
-  source: ClaimSource
-  forced: boolean
-  /** File that makes the claim, below the root. */
-  origin: string
-  implied: boolean
-}
+/** @property route - in any accepted spelling */
+type ClaimRequest = Omit<Claim, 'pattern' | 'hosts'> & { route: string }
 
 /**
  * The outcome of a folder and all below it. Claims come from three sources; the router decides which one wins.
@@ -312,7 +297,8 @@ function append<T>(list: T[], items: readonly T[]): void {
 
 /** Makes a claim, or the warning why it cannot be one. */
 function toClaim(request: ClaimRequest): Claim | Warning {
-  const { fn, route, methods, source, forced, origin, implied } = request
+  const { route, ...claim } = request
+  const { fn, origin } = claim
   const pattern = parsePattern(route)
   if ('problem' in pattern) {
     const text = `cannot have the route ${JSON.stringify(route)}: it ${pattern.problem}`
@@ -324,7 +310,7 @@ function toClaim(request: ClaimRequest): Claim | Warning {
     const hint = 'Rename the file or folder, or list another route in invoke.routes of fn.config.json.'
     return pathWarning('RESERVED_PREFIX', origin, text, hint)
   }
-  return { pattern, methods, hosts: fn.policy.allowHosts, fn, source, forced, origin, implied }
+  return { ...claim, pattern, hosts: fn.policy.allowHosts }
 }
 
 export interface Settled {
@@ -342,8 +328,8 @@ type Replacements = Map<FunctionVersion, FunctionVersion>
 export type Revisions = ReadonlyMap<string, number>
 
 /** The functions of a walk over the folders, before keys are settled. */
-export type Made = Readonly<Record<'functions' | 'targets', readonly FunctionVersion[]>> & {
-  readonly claims: readonly Claim[]
+export interface Made extends Pick<Settled, 'functions' | 'claims'> {
+  targets: readonly FunctionVersion[]
 }
 
 /**

@@ -47,15 +47,11 @@ export interface WatchOptions {
   watchFolder?: WatchFolder
 }
 
-export interface Watcher {
-  /** Resolves when every folder is watched, or the first check of polling is done. */
-  readonly ready: Promise<void>
-  /** Ends all watching; no call follows. */
-  close: () => void
-}
+export type Watcher = Pick<FileWatcher, 'ready' | 'close'>
 
 /** Watches the functions root, also while it does not exist. Keeps no process alive. */
-export class FileWatcher implements Watcher {
+export class FileWatcher {
+  /** Resolves when every folder is watched, or the first check of polling is done. */
   readonly ready: Promise<void>
   readonly #options: WatchOptions
   readonly #clock: Clock
@@ -82,7 +78,7 @@ export class FileWatcher implements Watcher {
     })
     const sizeOf = (path: string): number | null =>
       isAbsolute(path) ? (loaded?.sizeOf(path) ?? null) : (findFile(tree.snapshot?.root ?? null, path)?.size ?? null)
-    const settler = new WriteSettler({ rootPath, sizeOf })
+    const settler = new WriteSettler(rootPath, sizeOf)
     this.#changes = new ChangeQueue({
       clock,
       delayMs: debounceMs,
@@ -102,6 +98,7 @@ export class FileWatcher implements Watcher {
     this.#outside = loaded ? this.#watchOutside(loaded, watchFolder) : null
   }
 
+  /** Ends all watching; no call follows. */
   close(): void {
     this.#isClosed = true
     this.#changes.close()
@@ -280,26 +277,25 @@ const SHORTER_SHARE = 0.5
 /** Larger files are not read to see how they end. */
 const MAX_READ_BYTES = 256 * 1024
 
-interface WriteSettlerOptions {
-  /** Base of relative paths. */
-  rootPath: string
-  /** Bytes of the file that serves, null when there is none. */
-  sizeOf: (path: string) => number | null
-}
-
 /**
  * Judges changed files. One that became empty or much shorter, or that ends in the middle, is half saved, until a second
  * look finds it unchanged: then it was meant so.
  */
 export class WriteSettler {
-  readonly #options: WriteSettlerOptions
+  readonly #rootPath: string
+  readonly #sizeOf: (path: string) => number | null
   /** Size and time of the files that were half saved at the last look. */
   #seen = new Map<string, string>()
   /** Files that look cut and were meant so, or are broken: they are not waited for again. */
   readonly #odd = new Set<string>()
 
-  constructor(options: WriteSettlerOptions) {
-    this.#options = options
+  /**
+   * @param rootPath - base of relative paths
+   * @param sizeOf - bytes of the file that serves, null when there is none
+   */
+  constructor(rootPath: string, sizeOf: (path: string) => number | null) {
+    this.#rootPath = rootPath
+    this.#sizeOf = sizeOf
   }
 
   /** True when one of the files has to be inspected again before it is used. */
@@ -323,11 +319,11 @@ export class WriteSettler {
 
   /** A file that looks half saved; null for any other. @throws for a file that was deleted or cannot be read */
   #lookAt(path: string): { stamp: string; isCut: boolean } | null {
-    const fullPath = resolve(this.#options.rootPath, path)
+    const fullPath = resolve(this.#rootPath, path)
     const stats = statSync(fullPath)
     if (!stats.isFile()) return null
     const { size, mtimeMs } = stats
-    const before = this.#options.sizeOf(path)
+    const before = this.#sizeOf(path)
     const isShort = (size === 0 && before !== 0) || (before !== null && size < before * SHORTER_SHARE)
     const isRead = size > 0 && size <= MAX_READ_BYTES
     const looksOdd = isRead && looksCut(basename(path), readFileSync(fullPath, 'utf8'))
