@@ -1,6 +1,7 @@
 /** The functions root to functions, claims and warnings: a pure function of the snapshot. Owner: §2.2, page discovery/layouts. */
 
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import { NO_OUTER_ENV, type OuterEnv } from '../config/function-env.ts'
 import type { AssetsMount, Claim, FunctionVersion, HomeAction, IgnoredPath, PackageManifest } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
@@ -10,7 +11,7 @@ import { type DiscoverOptions, FolderFacts } from './folder.ts'
 import { Contribution, FunctionMaker, type Revisions, type Settled, settleKeys } from './functions.ts'
 import { FOLDER_STEMS, nameSome } from './layouts.ts'
 import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
-import { type Context, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
+import { type Context, ROOT_CONTEXT, Visit } from './visit.ts'
 
 export type { DiscoverOptions } from './folder.ts'
 
@@ -138,7 +139,7 @@ class Walk {
     const nodeBefore = findFolder(this.#last, visit.node.path)
     const before = nodeBefore === null ? null : (this.#known.get(nodeBefore)?.inside ?? null)
     const now = visit.surroundings
-    return before !== null && sameContext(before, now) ? before : now
+    return before !== null && isDeepStrictEqual(before, now) ? before : now
   }
 }
 

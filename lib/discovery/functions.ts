@@ -29,7 +29,6 @@ import {
   RESERVED_PREFIXES,
   RUNTIME_OF_EXTENSION,
   type RuntimeName,
-  RUNTIMES,
   toFunctionKey,
 } from '../core/identity.ts'
 import { isReservedPattern, parsePattern } from '../core/pattern.ts'
@@ -209,10 +208,6 @@ export function addHelpers(above: Helpers, found: readonly { folder: string; fil
   const helpers: Record<RuntimeName, string> = { ...above }
   for (const [runtime, text] of texts) helpers[runtime] = digest(text)
   return helpers
-}
-
-export function sameHelpers(a: Helpers, b: Helpers): boolean {
-  return a === b || RUNTIMES.every(runtime => a[runtime] === b[runtime])
 }
 
 /**

@@ -8,10 +8,9 @@ import type { FunctionVersion, SchemaFileRef } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isFunctionName, isVersion, type Method, METHODS } from '../core/identity.ts'
 import { MAX_NAMESPACE_DEPTH, MAX_ROUTE_DEPTH } from '../core/limits.ts'
-import { isSameList } from '../core/collections.ts'
 import { parsePattern } from '../core/pattern.ts'
 import { pathWarning, toChild } from './disk.ts'
-import { type FolderFiles, type FolderView, findTarget, sameView, type Target } from './entry-file.ts'
+import { type FolderFiles, type FolderView, findTarget, type Target } from './entry-file.ts'
 import type { FolderConfigs, FolderFacts } from './folder.ts'
 import {
   addHelpers,
@@ -23,7 +22,6 @@ import {
   lacksPackages,
   manifestsOf,
   NO_HELPERS,
-  sameHelpers,
 } from './functions.ts'
 import {
   isVersionLike,
@@ -71,23 +69,6 @@ export const ROOT_CONTEXT: Context = {
   layers: [],
   helpers: NO_HELPERS,
   parent: null,
-}
-
-export function sameContext(a: Context, b: Context): boolean {
-  return (
-    a.prefix === b.prefix &&
-    a.name === b.name &&
-    a.groupDepth === b.groupDepth &&
-    sameView(a.view, b.view) &&
-    sameParent(a.parent, b.parent) &&
-    isSameList(a.layers, b.layers) &&
-    sameHelpers(a.helpers, b.helpers)
-  )
-}
-
-function sameParent(a: Parent | null, b: Parent | null): boolean {
-  if (a === null || b === null) return a === b
-  return a.name === b.name && a.config === b.config && a.isFunction === b.isFunction
 }
 
 export class Visit {
