@@ -1,9 +1,10 @@
 /** Which symbol of a handler file is called, per runtime. The loader of each language follows this table. Spec: §2.4. */
 
-import { readFile } from 'node:fs/promises'
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { setImmediate } from 'node:timers/promises'
 import type { Callable, FunctionVersion, Policy } from '../core/catalog.ts'
-import type { Warning } from '../core/errors.ts'
+import { orNull, type Warning } from '../core/errors.ts'
 import { hasAdapter, type RuntimeName } from '../core/identity.ts'
 
 /** Of a function that names none. */
@@ -67,8 +68,6 @@ export function mayBeHandler(runtime: RuntimeName, text: string, isNamedOnly: bo
 
 /** Largest file that is looked at, bytes: parsing holds up everything else, a megabyte of source for some 100 ms. */
 const MAX_CHECKED_BYTES = 256 * 1024
-/** Files read at a time. */
-const READERS = 8
 /** With one of these a file may get its callable in ways that its text does not show. */
 const DYNAMIC = new Set(['_G', '_ENV', 'load', 'loadstring', 'loadfile', 'dofile', 'require', 'setmetatable', 'rawset'])
 
@@ -175,26 +174,27 @@ export class LuaChecks {
   }
 
   async check(functions: readonly FunctionVersion[]): Promise<Warning[]> {
-    const left = functions.filter(fn => fn.runtime === 'lua')
     const known = new Map<string, Looked>()
-    const warnings: Warning[] = []
-    const read = async (): Promise<void> => {
-      for (let fn = left.pop(); fn !== undefined; fn = left.pop()) {
-        const last = this.#known?.get(fn.key)
-        const isChecked = this.#known === null || !this.#onlyFirst
-        const warning = last?.signature === fn.signature ? last.warning : isChecked ? await this.#look(fn) : null
-        known.set(fn.key, { signature: fn.signature, warning })
-        if (warning !== null) warnings.push(warning)
+    for (const fn of functions) {
+      if (fn.runtime !== 'lua') continue
+      const last = this.#known?.get(fn.key)
+      const isChecked = this.#known === null || !this.#onlyFirst
+      let warning = last?.signature === fn.signature ? last.warning : null
+      if (last?.signature !== fn.signature && isChecked) {
+        // Requests go on between two files.
+        await setImmediate()
+        warning = this.#look(fn)
       }
+      known.set(fn.key, { signature: fn.signature, warning })
     }
-    await Promise.all(Array.from({ length: READERS }, read))
     this.#known = known
+    const warnings = [...known.values()].flatMap(({ warning }) => warning ?? [])
     return warnings.sort((a, b) => (a.path < b.path ? -1 : 1))
   }
 
   /** An unreadable file is reported by its call. */
-  async #look({ entryPath, entryFile, callable, policy }: FunctionVersion): Promise<Warning | null> {
-    const bytes = await readFile(entryPath).catch(() => null)
+  #look({ entryPath, entryFile, callable, policy }: FunctionVersion): Warning | null {
+    const bytes = orNull(() => readFileSync(entryPath))
     if (bytes === null || bytes.length > MAX_CHECKED_BYTES || policy.adapter !== 'native') return null
     const problem = checkLua(bytes.toString('utf8'), entryFile, callable.names)
     return problem === null ? null : { ...problem, path: entryFile }
