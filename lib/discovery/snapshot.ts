@@ -2,6 +2,9 @@
 
 import type { Stats } from 'node:fs'
 import { setImmediate } from 'node:timers/promises'
+import { isProblem } from '../config/fields.ts'
+import { parseFunctionConfig, parseRoutesFile } from '../config/function-config.ts'
+import { parseFunctionDotenv, parseFunctionEnv } from '../config/function-env.ts'
 import { countUpTo, isSameList } from '../core/collections.ts'
 import { orNull, type Warning } from '../core/errors.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
@@ -55,6 +58,24 @@ export type ConfigKind = keyof typeof CONFIG_FILES
 type ConfigTexts = Readonly<Record<ConfigKind, ConfigText | null>>
 const KINDS = Object.keys(CONFIG_FILES) as ConfigKind[]
 
+export const PARSERS = {
+  config: parseFunctionConfig,
+  routes: parseRoutesFile,
+  env: parseFunctionEnv,
+  dotenv: parseFunctionDotenv,
+}
+
+/** True when a config text has nothing wrong: it is then remembered as the last good one. */
+export function isGood(kind: ConfigKind, text: string): boolean {
+  return !PARSERS[kind](text, '').warnings.some(isProblem)
+}
+
+/** Folders that are not read because the root's config says so: the static assets. */
+export function toExcluded(rootConfig: string): ReadonlySet<string> {
+  const directory = parseFunctionConfig(rootConfig, '').value.assets?.directory
+  return new Set(directory === undefined ? [] : [directory])
+}
+
 /** Of a folder without config files; compared by identity. */
 export const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null, env: null, dotenv: null })
 
@@ -97,10 +118,6 @@ export interface SnapshotOptions {
    * `previous` unread. Without it everything is read.
    */
   changed?: Iterable<string> | null
-  /** True when a config text has nothing wrong: it is then remembered as the last good one. */
-  isGood: (kind: ConfigKind, text: string) => boolean
-  /** Folders that are not read because the root's config says so: the static assets. */
-  excluded: (rootConfig: string) => ReadonlySet<string>
   disk?: Disk
   /** Gets the times of each folder that is listed. */
   times?: FolderTimes
@@ -208,9 +225,9 @@ export class SnapshotReader {
   #excludedBy(config: ConfigText | null): ReadonlySet<string> {
     if (config === null) return new Set()
     // While the config is broken the last good one counts: its assets must not turn into functions.
-    const isGood = config.text !== null && this.#options.isGood('config', config.text)
-    const text = isGood ? config.text : (config.lastGood ?? config.text)
-    return text === null ? new Set() : this.#options.excluded(text)
+    const isUsed = config.text !== null && isGood('config', config.text)
+    const text = isUsed ? config.text : (config.lastGood ?? config.text)
+    return text === null ? new Set() : toExcluded(text)
   }
 
   #touch(path: string): void {
@@ -379,7 +396,7 @@ export class SnapshotReader {
   #toText(kind: ConfigKind, text: string | null, before: DirNode | null): ConfigText {
     const old = before?.texts[kind] ?? null
     if (old !== null && old.text === text) return old
-    const isOldGood = old !== null && old.text !== null && this.#options.isGood(kind, old.text)
+    const isOldGood = old !== null && old.text !== null && isGood(kind, old.text)
     return { text, lastGood: isOldGood ? old.text : (old?.lastGood ?? null) }
   }
 

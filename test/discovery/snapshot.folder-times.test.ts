@@ -10,7 +10,6 @@ import {
   writeFileSync,
 } from 'node:fs'
 import t, { type Test } from 'tap'
-import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
 import { NODE_DISK } from '../../lib/discovery/disk.ts'
 import { FolderTimes, readSnapshot, type Snapshot } from '../../lib/discovery/snapshot.ts'
 import { asNobody } from '../helpers/as-nobody.ts'
@@ -45,7 +44,7 @@ function makeBed(t: Test, agoMs: number, entries = ENTRIES) {
     listed.push(nameOf(path))
     return NODE_DISK.readdir(path)
   }
-  const options = { rootPath: tree.root, times, disk: { ...NODE_DISK, readdir }, ...SNAPSHOT_RULES }
+  const options = { rootPath: tree.root, times, disk: { ...NODE_DISK, readdir } }
   let snapshot: Snapshot = snapshotOf(tree.root, options)
   listed.length = 0
   asked.length = 0

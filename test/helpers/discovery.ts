@@ -1,6 +1,5 @@
 /** Discovery of temporary trees for tests. */
 
-import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
 import type { OuterEnv } from '../../lib/config/function-env.ts'
 import { createDiscoverer, type Discovery, type DiscoverOptions } from '../../lib/discovery/discover.ts'
 import { type Snapshot, type SnapshotOptions, SnapshotReader } from '../../lib/discovery/snapshot.ts'
@@ -20,7 +19,7 @@ export const OPTIONS: DiscoverOptions = {
 }
 
 export function snapshotOf(rootPath: string, more: Partial<SnapshotOptions> = {}): Snapshot {
-  const steps = new SnapshotReader({ rootPath, ...SNAPSHOT_RULES, ...more }).read()
+  const steps = new SnapshotReader({ rootPath, ...more }).read()
   for (;;) {
     const step = steps.next()
     if (step.done === true) return step.value
