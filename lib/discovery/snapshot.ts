@@ -552,13 +552,7 @@ export class FolderTimes {
     const now = times === undefined || node.skipped !== null ? null : this.#stat(node.realPath)
     if (now === null || now.ctimeMs !== times!.ctimeMs || now.mtimeMs !== times!.mtimeMs) return [node.path]
     if (now.ino !== times!.ino || now.dev !== times!.dev) return [node.path]
-    let changed: string[] | null = null
-    for (const file of node.files) {
-      if (this.#isSame(node, file)) continue
-      changed ??= []
-      changed.push(toChild(node.path, file.name))
-    }
-    return changed ?? NOTHING
+    return node.files.filter(file => !this.#isSame(node, file)).map(({ name }) => toChild(node.path, name))
   }
 
   #isSame({ realPath, texts }: DirNode, { name, size, mtimeMs }: FileEntry): boolean {
@@ -578,5 +572,3 @@ export class FolderTimes {
     return orNull(() => this.#disk.stat(path))
   }
 }
-
-const NOTHING: readonly string[] = []

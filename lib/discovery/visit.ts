@@ -117,8 +117,8 @@ export class Visit {
 
   /** Everything that the contexts of its folders are derived from, besides the folders themselves. */
   get surroundings(): Context {
-    const { level, prefix, name, groupDepth } = this.context
-    return this.#toContext(level, prefix, name, groupDepth)
+    const { viewBelow: view, layers, helpers } = this
+    return { ...this.context, view, layers, helpers, parent: this.#parent }
   }
 
   /** Adds a warning about the folder's `fn.config.json`. */
@@ -140,7 +140,7 @@ export class Visit {
     const parent = this.#parent
     const groupDepth = view.group === null ? 0 : this.context.groupDepth + 1
     const isGroup = this.node.path === '' && this.facts.files(dir, view).kind === 'group'
-    if (isGroup) return this.#toContext(level + 1, prefix, name, groupDepth)
+    if (isGroup) return { ...this.surroundings, level: level + 1, groupDepth }
     this.#checkGroup(dir, part)
     const segment = nameToSegment(dir.name)
     const problem =
@@ -155,12 +155,7 @@ export class Visit {
     const hasPath = problem === null && prefix !== null && !('problem' in segment)
     // In one piece: a function's claims are made of it.
     const prefixBelow = hasPath ? [prefix, segment.canonical].join('/') : null
-    return this.#toContext(level + 1, prefixBelow, toChild(name, dir.name), groupDepth)
-  }
-
-  #toContext(level: number, prefix: string | null, name: string, groupDepth: number): Context {
-    const { viewBelow: view, layers, helpers } = this
-    return { level, prefix, name, view, groupDepth, layers, helpers, parent: this.#parent }
+    return { ...this.surroundings, level: level + 1, prefix: prefixBelow, name: toChild(name, dir.name), groupDepth }
   }
 
   /** One helper file put into the folder of a runtime moves every function below it to another URL: that must be seen. */
