@@ -112,13 +112,10 @@ const home = either(homeText, homeObject, { description: 'The response for the f
 const assets = object(
   {
     directory: texts.relativePath('Folder of static files below the functions root.', 'a folder name'),
-    not_found_handling: mapped(
-      oneOf(['404', 'single-page-application'], {
-        spellings: { spa: 'single-page-application' },
-        description: 'The response for a missing file; default 404.',
-      }),
-      value => value as '404' | 'single-page-application',
-    ),
+    not_found_handling: oneOf(['404', 'single-page-application'], {
+      spellings: { spa: 'single-page-application' },
+      description: 'The response for a missing file; default 404.',
+    }),
     run_worker_first: boolean({ description: 'Functions before files; default false.' }),
   },
   { description: 'Static files, root config only.', required: ['directory'] },

@@ -288,8 +288,7 @@ function append<T>(list: T[], items: readonly T[]): void {
 
 /** Makes a claim, or the warning why it cannot be one. */
 function toClaim(request: ClaimRequest): Claim | Warning {
-  const { route, ...claim } = request
-  const { fn, origin } = claim
+  const { fn, route, methods, source, forced, origin, implied } = request
   const pattern = parsePattern(route)
   if ('problem' in pattern) {
     const text = `cannot have the route ${JSON.stringify(route)}: it ${pattern.problem}`
@@ -301,7 +300,7 @@ function toClaim(request: ClaimRequest): Claim | Warning {
     const hint = 'Rename the file or folder, or list another route in invoke.routes of fn.config.json.'
     return pathWarning('RESERVED_PREFIX', origin, text, hint)
   }
-  return { ...claim, pattern, hosts: fn.policy.allowHosts }
+  return { pattern, methods, hosts: fn.policy.allowHosts, fn, source, forced, origin, implied }
 }
 
 export interface Settled {
