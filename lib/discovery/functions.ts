@@ -255,7 +255,13 @@ export class Contribution {
 
   /** Adds the outcome of a folder below. */
   add(below: Contribution): void {
-    for (const name of Object.keys(below) as (keyof Lists)[]) append<unknown>(this[name], below[name])
+    append(this.functions, below.functions)
+    append(this.targets, below.targets)
+    append(this.claims, below.claims)
+    append(this.homes, below.homes)
+    append(this.warnings, below.warnings)
+    append(this.ignored, below.ignored)
+    append(this.manifests, below.manifests)
   }
 
   /** Adds a claim, or the warning why it cannot be one; true for a claim, and for a private function, which needs none. */
@@ -278,8 +284,6 @@ export class Contribution {
     append(this.warnings, warnings)
   }
 }
-
-type Lists = { [Name in keyof Contribution as Contribution[Name] extends readonly unknown[] ? Name : never]: unknown }
 
 /** Not `push(...items)`: a folder may have more functions than a call takes arguments. */
 function append<T>(list: T[], items: readonly T[]): void {
@@ -339,10 +343,16 @@ export function settleKeys(
       : joinTargets(functions, targets, replaced, maker).sort(compareFunctions)
   const sorted = targets.length === 0 ? { functions, inOrder } : null
   const warnings: Warning[] = []
-  let unique = renameTwins(inOrder, replaced, maker, warnings)
+  let unique = hasTwins(inOrder) ? renameTwins(inOrder, replaced, maker, warnings) : inOrder
   if (revisions.size > 0) unique = revise(unique, revisions, replaced, maker)
   if (replaced.size === 0) return { functions: unique, claims, warnings, sorted }
   return { functions: unique, claims: claims.map(claim => withLatest(claim, replaced)), warnings, sorted }
+}
+
+/** @param functions - by key */
+function hasTwins(functions: readonly FunctionVersion[]): boolean {
+  for (let i = 1; i < functions.length; i++) if (functions[i]!.key === functions[i - 1]!.key) return true
+  return false
 }
 
 function sortFunctions(functions: readonly FunctionVersion[], before: Settled | null): FunctionVersion[] {
@@ -374,7 +384,7 @@ function renameTwins(
     replaced.set(fn, renamed)
     warnings.push(duplicateWarning(holder, fn))
   }
-  return warnings.length === 0 ? unique : unique.sort(compareKeys)
+  return unique.sort(compareKeys)
 }
 
 /** Looks up each revised function: there are few of them among thousands. */
