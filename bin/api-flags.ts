@@ -4,7 +4,7 @@ import { existsSync, readdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Command } from 'commander'
 import { loadSettings } from '../lib/config/project-file.ts'
-import { readAdminToken } from '../lib/config/setting-checks.ts'
+import { readSecret } from '../lib/config/setting-checks.ts'
 import type { ResolvedSettings } from '../lib/config/settings.ts'
 import { SettingsError } from '../lib/index.ts'
 import { ApiClient, type ApiTarget } from './api-client.ts'
@@ -58,9 +58,9 @@ export function toApiClient(command: Command, { cwd, env }: Surroundings, port: 
 
 /** A file that is named on the command line is stronger than every variable. */
 function withToken(resolved: ResolvedSettings, file: string | null): ResolvedSettings {
-  if (file === null) return readAdminToken(resolved, resolved.settings.adminTokenFile)
+  if (file === null) return readSecret(resolved, 'adminToken', resolved.settings.adminTokenFile)
   const sources = { ...resolved.sources, adminTokenFile: { source: 'flag' as const, name: '--token-file' } }
-  return readAdminToken({ ...resolved, sources, settings: { ...resolved.settings, adminToken: null } }, file)
+  return readSecret({ ...resolved, sources, settings: { ...resolved.settings, adminToken: null } }, 'adminToken', file)
 }
 
 type Wanted = 'control' | 'public'

@@ -167,11 +167,10 @@ function toNext(key: string, given: unknown, known: Known | null, isForeign: boo
 function readKnown(text: string | null, key: string): Known | null {
   const valueText = text === null ? null : findJsonValue(text, key)
   if (valueText === null) return null
-  const entry = JSON.parse(valueText) as unknown
-  if (!isObject(entry)) return entry === null ? null : { value: entry, isSecret: isSecretName(key), isObject: false }
-  if (entry.value === null || entry.value === undefined) return null
+  const given = JSON.parse(valueText) as unknown
+  const value = isObject(given) ? given.value : given
+  if (value === null || value === undefined) return null
   // A flag that is none hides the value, as it does where the file is read.
-  const isSecret =
-    entry.is_secret === undefined || entry.is_secret === null ? isSecretName(key) : entry.is_secret !== false
-  return { value: entry.value, isSecret, isObject: true }
+  const flag = isObject(given) ? (given.is_secret ?? undefined) : undefined
+  return { value, isSecret: flag === undefined ? isSecretName(key) : flag !== false, isObject: isObject(given) }
 }

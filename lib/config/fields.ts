@@ -313,26 +313,16 @@ export function jsonObject(options: Common = {}): Field<Record<string, unknown>>
   )
 }
 
-type JsonKind = 'string' | 'number' | 'boolean' | 'array' | 'object'
-
-/** One field for each JSON type that may stand here. */
-export function either<A, B>(
-  first: { kinds: readonly JsonKind[]; field: Field<A> },
-  second: { kinds: readonly JsonKind[]; field: Field<B> },
-  options: Common = {},
-): Field<A | B> {
-  const rule = `${first.field.rule}, or ${second.field.rule}`
+/** A text or boolean, or an object. */
+export function either<A, B>(scalar: Field<A>, block: Field<B>, options: Common = {}): Field<A | B> {
+  const rule = `${scalar.rule}, or ${block.rule}`
   const read = (value: unknown, at: Place): A | B | undefined => {
-    const kind = Array.isArray(value) ? 'array' : typeof value
-    for (const { kinds, field } of [first, second] as readonly { kinds: readonly string[]; field: Field<A | B> }[]) {
-      if (kinds.includes(kind)) return field.read(value, at)
-    }
-    return reportWrong(at, rule, value, options.hint)
+    if (isObject(value)) return block.read(value, at)
+    return typeof value === scalar.schema.type ? scalar.read(value, at) : reportWrong(at, rule, value, options.hint)
   }
-  const schema = { anyOf: [first.field.schema, second.field.schema] }
-  const fields = first.field.fields ?? second.field.fields
-  const made = toField(options, rule, schema, read, (text, at) => first.field.readText(text, at))
-  return fields === undefined ? made : { ...made, fields }
+  const schema = { anyOf: [scalar.schema, block.schema] }
+  const made = toField(options, rule, schema, read, (text, at) => scalar.readText(text, at))
+  return block.fields === undefined ? made : { ...made, fields: block.fields }
 }
 
 /** A field whose checked value is turned into another; `map` may add findings and give undefined. */

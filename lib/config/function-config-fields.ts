@@ -28,7 +28,6 @@ import {
   number,
   object,
   oneOf,
-  type Place,
   reportWrong,
   showText,
   string,
@@ -108,22 +107,15 @@ const homeText = mapped(
   },
 )
 
-const home = either(
-  { kinds: ['string'], field: homeText },
-  { kinds: ['object'], field: homeObject },
-  { description: 'The response for the folder itself.' },
-)
+const home = either(homeText, homeObject, { description: 'The response for the folder itself.' })
 
 const assets = object(
   {
     directory: texts.relativePath('Folder of static files below the functions root.', 'a folder name'),
-    not_found_handling: mapped(
-      oneOf(['404', 'single-page-application'], {
-        spellings: { spa: 'single-page-application' },
-        description: 'The response for a missing file; default 404.',
-      }),
-      value => value as '404' | 'single-page-application',
-    ),
+    not_found_handling: oneOf(['404', 'single-page-application'], {
+      spellings: { spa: 'single-page-application' },
+      description: 'The response for a missing file; default 404.',
+    }),
     run_worker_first: boolean({ description: 'Functions before files; default false.' }),
   },
   { description: 'Static files, root config only.', required: ['directory'] },
@@ -248,11 +240,9 @@ export const SCHEDULE_FIELDS = {
   headers,
   body: string({ multiline: true, description: 'Body of the call.', hint: 'Write JSON as a text: "{\\"a\\": 1}".' }),
   context: jsonObject({ description: 'Becomes event.context.user.' }),
-  retry: either(
-    { kinds: ['boolean'], field: boolean() },
-    { kinds: ['object'], field: retryObject },
-    { description: 'Retries after a failed run; true means the defaults, default false.' },
-  ),
+  retry: either(boolean(), retryObject, {
+    description: 'Retries after a failed run; true means the defaults, default false.',
+  }),
 }
 
 const schedule = object(SCHEDULE_FIELDS, { description: 'Calls by interval or cron.' })
@@ -280,15 +270,13 @@ const corsObject = object({
   max_age: integer({ min: 0, max: 86_400, description: 'Seconds a preflight answer is kept; default 600.' }),
 })
 
-const cors = either(
-  { kinds: ['boolean'], field: mapped(boolean(), (value, at) => (value ? noCorsTrue(at) : value)) },
-  { kinds: ['object'], field: corsObject },
-  { description: 'Cross-origin access; off by default, false turns an inherited block off.' },
+const corsOff = mapped(boolean(), (value, at) =>
+  value ? reportWrong(at, 'false or an object', true, 'Write { "origins": ["https://example.com"] }.') : value,
 )
 
-function noCorsTrue(at: Place): undefined {
-  return reportWrong(at, 'false or an object', true, 'Write { "origins": ["https://example.com"] }.')
-}
+const cors = either(corsOff, corsObject, {
+  description: 'Cross-origin access; off by default, false turns an inherited block off.',
+})
 
 const packText = string({ rule: `a pack name, which ${PACK_NAME_RULE}`, pattern: PACK_NAME, maxLength: 200 })
 

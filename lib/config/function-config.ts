@@ -1,6 +1,7 @@
 /** `fn.config.json` and `fn.routes.json`: text to checked values, and the configs down to a handler to its policy. Spec: §2.7 to §2.10, §2.13. */
 
 import type {
+  AssetsMount,
   CorsPolicy,
   EdgePolicy,
   KeepWarmPolicy,
@@ -11,12 +12,11 @@ import type {
   WorkerPoolPolicy,
 } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { isMethod, METHODS, type Method, type RuntimeName } from '../core/identity.ts'
+import { isMethod, METHODS, type Method } from '../core/identity.ts'
 import { isObject } from '../core/json.ts'
 import * as limits from '../core/limits.ts'
 import {
   type Finding,
-  type JsonSchema,
   keyOf,
   type ObjectOf,
   type Parsed,
@@ -33,46 +33,31 @@ import { FUNCTION_CONFIG, type INVOKE_FIELDS, type SCHEDULE_FIELDS } from './fun
 import type { Settings } from './settings.ts'
 import { isPublicPath, NO_HOST, parseRelativePath } from './texts.ts'
 
+/** Fields that other ones stand for, that say nothing about calls, or that get their defaults here. */
+type Resolved =
+  | ('$schema' | 'version' | 'methods' | 'routes' | 'forceUrl' | 'includeDebugHeaders')
+  | ('invoke' | 'response' | 'home' | 'assets' | 'keepWarm' | 'edge' | 'schedule' | 'cors')
+
 /** One `fn.config.json`, checked. A field that is absent or wrong is undefined. */
-export interface FunctionConfig {
+export interface FunctionConfig extends Omit<RawConfig, Resolved> {
   /** True when it declares `runtime`, `name` or `entrypoint`: the folder is one function, no overlay. */
   identity: boolean
-  runtime?: RuntimeName | undefined
-  name?: string | undefined
-  /** Below the function folder. */
-  entrypoint?: string | undefined
-  group?: string | undefined
-  timeoutMs?: number | undefined
-  maxConcurrency?: number | undefined
-  maxBodyBytes?: number | undefined
-  /** No public route, for the folder and those below it. */
-  private?: boolean | undefined
   /** `routes` are pattern texts, not compiled; an empty list means no public path. */
   invoke: Omit<ObjectOf<typeof INVOKE_FIELDS>, 'route' | 'home' | 'homeRoute' | 'defaultMethod'>
   response: { includeDebugHeaders?: boolean | undefined }
   /** `route` is absolute or relative to the folder. */
   home?: { route?: string | undefined; redirect?: string | undefined } | undefined
-  assets?: AssetsConfig | undefined
-  workerPool?: Partial<WorkerPoolPolicy> | undefined
+  /** `directory` is below the functions root, posix separators; discovery checks whether it exists. */
+  assets?: AssetsMount | undefined
   keepWarm?: KeepWarmPolicy | undefined
   edge?: EdgePolicy | undefined
   schedule?: SchedulePolicy | undefined
   /** Why the schedule that is written down is not used. */
   scheduleProblem?: string | undefined
-  sharedDeps?: readonly string[] | undefined
-  allowScripts?: readonly string[] | undefined
   /** null: switched off here although a parent folder has it. */
   cors?: CorsPolicy | null | undefined
   /** Why every call under this config is refused: it cannot be read, or a field that restricts access is wrong. */
   problem?: string | undefined
-}
-
-/** `assets` as written; discovery checks whether the directory exists. */
-interface AssetsConfig {
-  /** Below the functions root, posix separators. */
-  directory: string
-  notFoundHandling: '404' | 'single-page-application'
-  runWorkerFirst: boolean
 }
 
 /** A config that sets nothing. */
@@ -110,25 +95,23 @@ export function parseFunctionConfigValue(value: unknown, fileLabel: string): Par
 type RawConfig = NonNullable<ReturnType<typeof FUNCTION_CONFIG.read>>
 
 function readConfig(raw: RawConfig, at: Place): FunctionConfig {
-  const { route, home: invokeHome, homeRoute, ...invoke } = raw.invoke ?? {}
-  const listed = invoke.routes ?? (route === undefined ? raw.routes : [])
+  const { $schema, version, methods, routes: topRoutes, forceUrl, includeDebugHeaders, ...blocks } = raw
+  const { invoke: rawInvoke, response, home: topHome, assets, keepWarm, edge, schedule, cors, ...plain } = blocks
+  const { route, home: invokeHome, homeRoute, ...invoke } = rawInvoke ?? {}
+  const listed = invoke.routes ?? (route === undefined ? topRoutes : [])
   const routes = route === undefined ? listed : [...new Set([...(listed ?? []), route])]
-  const home = raw.home ?? invokeHome ?? (homeRoute === undefined ? undefined : { route: homeRoute })
-  const { runtime, name, entrypoint, group, timeoutMs, maxConcurrency, maxBodyBytes } = raw
-  const { workerPool, sharedDeps, allowScripts } = raw
+  const home = topHome ?? invokeHome ?? (homeRoute === undefined ? undefined : { route: homeRoute })
   return {
-    identity: runtime !== undefined || name !== undefined || entrypoint !== undefined,
-    ...{ runtime, name, entrypoint, group, timeoutMs, maxConcurrency, maxBodyBytes },
-    private: raw.private,
-    invoke: { ...invoke, routes, methods: invoke.methods ?? raw.methods, forceUrl: invoke.forceUrl ?? raw.forceUrl },
-    response: { includeDebugHeaders: raw.response?.includeDebugHeaders ?? raw.includeDebugHeaders },
+    ...plain,
+    identity: raw.runtime !== undefined || raw.name !== undefined || raw.entrypoint !== undefined,
+    invoke: { ...invoke, routes, methods: invoke.methods ?? methods, forceUrl: invoke.forceUrl ?? forceUrl },
+    response: { includeDebugHeaders: response?.includeDebugHeaders ?? includeDebugHeaders },
     home: home?.route === undefined && home?.redirect === undefined ? undefined : home,
-    assets: toAssets(raw.assets),
-    ...{ workerPool, sharedDeps, allowScripts },
-    keepWarm: raw.keepWarm && { ...KEEP_WARM, ...raw.keepWarm },
-    edge: readEdge(raw.edge, keyOf(at, 'edge')),
-    ...readSchedule(raw.schedule, keyOf(at, 'schedule')),
-    cors: raw.cors === false ? null : readCors(raw.cors, keyOf(at, 'cors')),
+    assets: toAssets(assets),
+    keepWarm: keepWarm && { ...KEEP_WARM, ...keepWarm },
+    edge: readEdge(edge, keyOf(at, 'edge')),
+    ...readSchedule(schedule, keyOf(at, 'schedule')),
+    cors: cors === false ? null : readCors(cors, keyOf(at, 'cors')),
     problem: findRestrictionProblem(raw, at),
   }
 }
@@ -191,7 +174,7 @@ const WORKER_POOL: Omit<WorkerPoolPolicy, 'maxWorkers'> = {
   overflowStatus: limits.DEFAULT_OVERFLOW_STATUS,
 }
 
-function toAssets(raw: RawConfig['assets']): AssetsConfig | undefined {
+function toAssets(raw: RawConfig['assets']): AssetsMount | undefined {
   if (raw?.directory === undefined) return undefined
   const { directory, notFoundHandling = '404', runWorkerFirst = false } = raw
   return { directory, notFoundHandling, runWorkerFirst }
@@ -248,12 +231,10 @@ function readCors(raw: Exclude<RawConfig['cors'], boolean>, at: Place): CorsPoli
 }
 
 /** Policy values where no config sets one: the settings of the same name. */
-export interface PolicyDefaults {
-  defaultTimeoutMs: number
-  defaultMaxConcurrency: number
+export interface PolicyDefaults
+  extends Pick<Settings, 'defaultTimeoutMs' | 'defaultMaxConcurrency' | 'defaultMaxBodyBytes'> {
   /** Of functions that set no `max_concurrency`. */
   defaultQueue: QueuePolicy
-  defaultMaxBodyBytes: number
 }
 
 export function toPolicyDefaults(settings: Settings): PolicyDefaults {
@@ -378,7 +359,7 @@ export interface RouteEntry {
   definition: string
 }
 
-const MAX_ENTRIES = 10_000
+export const MAX_ROUTE_ENTRIES = 10_000
 
 /**
  * Reads one `fn.routes.json`. A wrong entry is a warning and left out.
@@ -402,8 +383,8 @@ function readRoutes(value: unknown, at: Place): RouteEntry[] {
     if (key !== 'routes' && key !== '$schema') reportUnknownKey(keyOf(at, key), key, ['routes'])
   }
   const routes = Object.hasOwn(value, 'routes') ? value.routes : undefined
-  if (!isObject(routes) || Object.keys(routes).length > MAX_ENTRIES) {
-    const rule = `an object of at most ${MAX_ENTRIES} routes`
+  if (!isObject(routes) || Object.keys(routes).length > MAX_ROUTE_ENTRIES) {
+    const rule = `an object of at most ${MAX_ROUTE_ENTRIES} routes`
     if (routes === undefined) report(keyOf(at, 'routes'), 'CONFIG_VALUE', 'is missing', hint, rule)
     else reportWrong(keyOf(at, 'routes'), rule, routes, hint)
     return []
@@ -440,26 +421,4 @@ function readMethods(words: readonly string[], at: Place): Method[] {
     }
   }
   return METHODS.filter(method => given.has(method))
-}
-
-/** `GET` to `[Gg][Ee][Tt]`: JSON Schema patterns have no flags. */
-function toAnyCase(word: string): string {
-  return [...word].map(letter => `[${letter}${letter.toLowerCase()}]`).join('')
-}
-
-/** JSON Schema of the file. */
-export const ROUTES_FILE_SCHEMA: JsonSchema = {
-  type: 'object',
-  properties: {
-    $schema: { type: 'string' },
-    routes: {
-      type: 'object',
-      description: 'Methods and public path to handler file; no method means GET.',
-      propertyNames: { pattern: `^\\s*((${METHODS.map(toAnyCase).join('|')})[\\s,]+)*/\\S*\\s*$` },
-      additionalProperties: { type: 'string', minLength: 1 },
-      maxProperties: MAX_ENTRIES,
-    },
-  },
-  required: ['routes'],
-  additionalProperties: false,
 }

@@ -7,7 +7,6 @@ import { isObject } from '../core/json.ts'
 import { HIDDEN } from '../core/text.ts'
 import {
   type Finding,
-  type JsonSchema,
   keyOf,
   type Parsed,
   type Place,
@@ -125,30 +124,6 @@ function readScalar(given: unknown, at: Place): string | undefined {
   const text = toScalarText(given)
   if (text === undefined) return reportWrong(at, ENTRY_RULE, given, 'Write lists and objects as one JSON text.')
   return text.includes('\0') ? reportWrong(at, 'a text without NUL characters', given) : text
-}
-
-const SCALAR_SCHEMA = { type: ['string', 'number', 'boolean'] }
-
-/** JSON Schema of the file. */
-export const FUNCTION_ENV_SCHEMA: JsonSchema = {
-  type: 'object',
-  properties: { $schema: { type: 'string' } },
-  propertyNames: { pattern: '^[^=\\u0000]{1,256}$' },
-  additionalProperties: {
-    anyOf: [
-      { ...SCALAR_SCHEMA, description: 'A plain value; secret when its name says so.' },
-      { type: 'null', description: 'The same as leaving the key out.' },
-      {
-        type: 'object',
-        properties: {
-          value: SCALAR_SCHEMA,
-          is_secret: { type: 'boolean', description: 'Hide the value wherever it is shown.' },
-        },
-        required: ['value'],
-        additionalProperties: false,
-      },
-    ],
-  },
 }
 
 // The environment of a function from all its sources; the last one adds no keys, it replaces values of keys that a file names:

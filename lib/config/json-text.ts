@@ -168,22 +168,15 @@ function unexpected(text: string, index: number, wanted: string): Fault {
 // Edits: change keys of an object and leave everything else as it is written: order, indentation, unknown keys.
 //
 //   {\n  "a": 1,\n  "b": [1, 2]\n}
-//    lead key mid value         tail          each entry keeps its own; a new one is written like the last
+//    lead label value           tail          each entry keeps its own; a new one is written like the last
 
 interface Entry {
   key: string
   /** Blanks before the key. */
   lead: string
-  keyText: string
-  /** From the key to the value. */
-  middle: string
+  /** The key as written, and what is between it and the value. */
+  label: string
   value: string
-}
-
-interface ObjectText {
-  entries: Entry[]
-  /** Blanks before the closing brace. */
-  tail: string
 }
 
 /** The JSON text a key is to have; null takes the key out. */
@@ -202,11 +195,11 @@ export function editJsonObject(text: string | null, edits: JsonEdits, indent: st
   const lead = kept.at(-1)?.lead ?? `\n${indent.repeat(depth + 1)}`
   for (const [key, value] of edits) {
     if (value === null || known.has(key)) continue
-    kept.push({ key, lead, keyText: JSON.stringify(key), middle: ': ', value })
+    kept.push({ key, lead, label: `${JSON.stringify(key)}: `, value })
   }
   if (kept.length === 0) return '{}'
   const end = entries.length > 0 ? tail : `\n${indent.repeat(depth)}`
-  return `{${kept.map(entry => entry.lead + entry.keyText + entry.middle + entry.value).join(',')}${end}}`
+  return `{${kept.map(entry => entry.lead + entry.label + entry.value).join(',')}${end}}`
 }
 
 /** The text of a key's value; null when there is none. Of a repeated key the last one counts. */
@@ -228,8 +221,8 @@ function withoutRepeated(entries: readonly Entry[]): Entry[] {
   return entries.filter(({ key }, index) => !entries.some((other, later) => later > index && other.key === key))
 }
 
-/** @param text - begins with `{` and is valid JSON */
-function readEntries(text: string): ObjectText {
+/** @param text - begins with `{` and is valid JSON @returns `tail` - blanks before the closing brace */
+function readEntries(text: string): { entries: Entry[]; tail: string } {
   const entries: Entry[] = []
   let index = 1
   for (;;) {
@@ -239,14 +232,9 @@ function readEntries(text: string): ObjectText {
     const keyEnd = skipString(text, keyStart)
     const valueStart = skipBlank(text, text.indexOf(':', keyEnd) + 1)
     const valueEnd = skipValue(text, valueStart)
-    const keyText = text.slice(keyStart, keyEnd)
-    entries.push({
-      key: JSON.parse(keyText) as string,
-      lead,
-      keyText,
-      middle: text.slice(keyEnd, valueStart),
-      value: text.slice(valueStart, valueEnd),
-    })
+    const key = JSON.parse(text.slice(keyStart, keyEnd)) as string
+    const label = text.slice(keyStart, valueStart)
+    entries.push({ key, lead, label, value: text.slice(valueStart, valueEnd) })
     const next = skipBlank(text, valueEnd)
     if (text[next] === '}') return { entries, tail: text.slice(valueEnd, next) }
     index = next + 1

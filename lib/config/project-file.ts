@@ -35,12 +35,6 @@ interface ProjectFile {
   value: unknown
 }
 
-interface FoundProject {
-  /** null: there is none, or it cannot be used (see `findings`). */
-  file: ProjectFile | null
-  findings: Finding[]
-}
-
 interface ProjectSearch {
   cwd: string
   /** Value of `--config`. */
@@ -53,8 +47,9 @@ interface ProjectSearch {
  * Looks for the project file: `explicit`; else `fngw.json` in `cwd` and its parents up to the folder that holds `.git` (or
  * the file-system root); else the key `fngw` of `package.json` in `cwd`; else `fastfn.json` where `fngw.json` may be. Findings
  * with code CONFIG_VALUE or CONFIG_NOT_JSON are problems: a file that was found and cannot be used is never skipped silently.
+ * @returns `file` - null: there is none, or it cannot be used (see `findings`)
  */
-export function findProjectFile({ cwd, explicit = null, uid }: ProjectSearch): FoundProject {
+export function findProjectFile({ cwd, explicit = null, uid }: ProjectSearch) {
   const findings: Finding[] = []
   if (explicit !== null) return { file: read(resolve(cwd, explicit), cwd, findings, '--config'), findings }
   const owner = uid === undefined ? (process.getuid?.() ?? null) : uid

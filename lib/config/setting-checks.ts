@@ -180,21 +180,18 @@ export function toSecretFiles(settings: Settings): string[] {
   return Object.values(FILE_OF).flatMap(name => settings[name] ?? [])
 }
 
-/**
- * Takes the admin token out of a file. `FN_ADMIN_TOKEN` itself is stronger.
- * @param path - `settings.adminTokenFile`
- */
-export function readAdminToken(resolved: ResolvedSettings, path: string | null): ResolvedSettings {
-  return readSecret(resolved, 'adminToken', path)
-}
-
 /** Reads every secret that is given as a file. */
 export function readSecrets(resolved: ResolvedSettings): ResolvedSettings {
   const secrets = Object.keys(FILE_OF) as (keyof typeof FILE_OF)[]
   return secrets.reduce((all, secret) => readSecret(all, secret, resolved.settings[FILE_OF[secret]]), resolved)
 }
 
-function readSecret(resolved: ResolvedSettings, secret: keyof typeof FILE_OF, path: string | null): ResolvedSettings {
+/** Takes a secret out of a file. A secret that is given itself is stronger. */
+export function readSecret(
+  resolved: ResolvedSettings,
+  secret: keyof typeof FILE_OF,
+  path: string | null,
+): ResolvedSettings {
   const { settings, sources, problems, warnings } = resolved
   if (path === null) return resolved
   const { source, name } = sources[FILE_OF[secret]]!

@@ -57,17 +57,12 @@ type Section =
 /** A row before it is in a section. */
 type Row<T, F> = Omit<SettingOption<T>, 'section' | 'unit' | 'fallback'> & { readonly fallback: F }
 
-interface More<T> {
+/** @property key - default: the first variable without `FN_`, in kebab case */
+interface More<T> extends Partial<Pick<SettingOption<T>, 'key' | 'envFields' | 'keyAliases' | 'secret' | 'locate'>> {
   description: string
   fallback?: NoInfer<T>
-  /** Default: the first variable without `FN_`, in kebab case. */
-  key?: string | null
-  envFields?: Readonly<Record<string, Field<T>>>
-  keyAliases?: readonly string[]
   flags?: string | readonly string[]
   off?: string
-  secret?: boolean
-  locate?: (value: T, base: string) => T
 }
 
 type Variables = string | readonly string[]

@@ -195,7 +195,11 @@ class Resolution {
   }
 
   /** Reads every candidate, keeps the first, and notes what is wrong with any. */
-  #settle(name: string, candidates: readonly Candidate[], { field, locate }: Reader): void {
+  #settle(
+    name: string,
+    candidates: readonly Candidate[],
+    { field, locate }: Pick<SettingOption<unknown>, 'field' | 'locate'>,
+  ): void {
     const used = candidates[0]
     for (const candidate of candidates) {
       const { at, source, value, base } = candidate
@@ -282,12 +286,6 @@ class Resolution {
       }
     }
   }
-}
-
-/** The part of a row that reads one value. */
-interface Reader {
-  readonly field: Field<unknown>
-  locate?(value: unknown, base: string): unknown
 }
 
 /** Variables and flags are texts; options and files hold values of the right type. */

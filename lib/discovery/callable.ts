@@ -1,9 +1,10 @@
 /** Which symbol of a handler file is called, per runtime. The loader of each language follows this table. Spec: §2.4. */
 
-import { readFile } from 'node:fs/promises'
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { setImmediate } from 'node:timers/promises'
 import type { Callable, FunctionVersion, Policy } from '../core/catalog.ts'
-import type { Warning } from '../core/errors.ts'
+import { orNull, type Warning } from '../core/errors.ts'
 import { hasAdapter, type RuntimeName } from '../core/identity.ts'
 
 /** Of a function that names none. */
@@ -67,8 +68,6 @@ export function mayBeHandler(runtime: RuntimeName, text: string, isNamedOnly: bo
 
 /** Largest file that is looked at, bytes: parsing holds up everything else, a megabyte of source for some 100 ms. */
 const MAX_CHECKED_BYTES = 256 * 1024
-/** Files read at a time. */
-const READERS = 8
 /** With one of these a file may get its callable in ways that its text does not show. */
 const DYNAMIC = new Set(['_G', '_ENV', 'load', 'loadstring', 'loadfile', 'dofile', 'require', 'setmetatable', 'rawset'])
 
@@ -97,12 +96,11 @@ export function checkLua(text: string, file: string, names: readonly string[]): 
   } catch (error) {
     return toSyntaxWarning(error, file)
   }
-  const found = new Declarations()
-  found.walk(chunk)
-  if (found.isDynamic || returnsSomething(chunk) || names.some(name => found.globals.has(name))) return null
-  const defined = [...found.globals].sort()
+  const { globals, locals, isDynamic } = findDeclarations(chunk)
+  if (isDynamic || returnsSomething(chunk) || names.some(name => globals.has(name))) return null
+  const defined = [...globals].sort()
   const wanted = names.map(name => `"${name}"`).join(' or ')
-  const local = names.find(name => found.locals.has(name))
+  const local = names.find(name => locals.has(name))
   return {
     code: 'CALLABLE_MISSING',
     message: `${file} has no function ${wanted} (it defines ${defined.join(', ') || 'none'}): calls fail with 500`,
@@ -130,35 +128,30 @@ function returnsSomething(chunk: LuaNode): boolean {
   return last?.type === 'ReturnStatement' && (last.arguments as LuaNode[]).length > 0
 }
 
-/** Names that a chunk gives to global and to local variables. */
-class Declarations {
-  readonly globals = new Set<string>()
-  readonly locals = new Set<string>()
-  isDynamic = false
-
-  /** Not recursive: a long sum is a tree as deep as it is long. */
-  walk(chunk: LuaNode): void {
-    const left = [chunk]
-    for (let node = left.pop(); node !== undefined; node = left.pop()) {
-      this.#look(node)
-      for (const value of Object.values(node)) {
-        for (const child of Array.isArray(value) ? value : [value]) if (isNode(child)) left.push(child)
-      }
+/** Names that a chunk gives to global and to local variables; dynamic when it may define more. */
+function findDeclarations(chunk: LuaNode) {
+  const globals = new Set<string>()
+  const locals = new Set<string>()
+  let isDynamic = false
+  // Not recursive: a long sum is a tree as deep as it is long.
+  const left = [chunk]
+  for (let node = left.pop(); node !== undefined; node = left.pop()) {
+    if (node.type === 'Identifier' && DYNAMIC.has(String(node.name))) isDynamic = true
+    const isLocal = node.type === 'LocalStatement' || node.isLocal === true
+    for (const target of toTargets(node)) {
+      if (isNode(target) && target.type === 'Identifier')
+        (isLocal || target.isLocal === true ? locals : globals).add(String(target.name))
     }
+    for (const child of Object.values(node).flat()) if (isNode(child)) left.push(child)
   }
+  return { globals, locals, isDynamic }
+}
 
-  #look(node: LuaNode): void {
-    if (node.type === 'Identifier' && DYNAMIC.has(String(node.name))) this.isDynamic = true
-    if (node.type === 'FunctionDeclaration') this.#note(node.identifier, node.isLocal === true)
-    if (node.type === 'AssignmentStatement') for (const target of node.variables as LuaNode[]) this.#note(target, false)
-    if (node.type === 'LocalStatement') for (const target of node.variables as LuaNode[]) this.#note(target, true)
-  }
-
-  #note(target: unknown, isLocal: boolean): void {
-    if (!isNode(target) || target.type !== 'Identifier') return
-    if (isLocal || target.isLocal === true) this.locals.add(String(target.name))
-    else this.globals.add(String(target.name))
-  }
+/** What a statement gives a value to. */
+function toTargets(node: LuaNode): readonly unknown[] {
+  if (node.type === 'FunctionDeclaration') return [node.identifier]
+  const isAssignment = node.type === 'AssignmentStatement' || node.type === 'LocalStatement'
+  return isAssignment ? (node.variables as LuaNode[]) : []
 }
 
 function isNode(value: unknown): value is LuaNode {
@@ -181,26 +174,27 @@ export class LuaChecks {
   }
 
   async check(functions: readonly FunctionVersion[]): Promise<Warning[]> {
-    const left = functions.filter(fn => fn.runtime === 'lua')
     const known = new Map<string, Looked>()
-    const warnings: Warning[] = []
-    const read = async (): Promise<void> => {
-      for (let fn = left.pop(); fn !== undefined; fn = left.pop()) {
-        const last = this.#known?.get(fn.key)
-        const isChecked = this.#known === null || !this.#onlyFirst
-        const warning = last?.signature === fn.signature ? last.warning : isChecked ? await this.#look(fn) : null
-        known.set(fn.key, { signature: fn.signature, warning })
-        if (warning !== null) warnings.push(warning)
+    for (const fn of functions) {
+      if (fn.runtime !== 'lua') continue
+      const last = this.#known?.get(fn.key)
+      const isChecked = this.#known === null || !this.#onlyFirst
+      let warning = last?.signature === fn.signature ? last.warning : null
+      if (last?.signature !== fn.signature && isChecked) {
+        // Requests go on between two files.
+        await setImmediate()
+        warning = this.#look(fn)
       }
+      known.set(fn.key, { signature: fn.signature, warning })
     }
-    await Promise.all(Array.from({ length: READERS }, read))
     this.#known = known
+    const warnings = [...known.values()].flatMap(({ warning }) => warning ?? [])
     return warnings.sort((a, b) => (a.path < b.path ? -1 : 1))
   }
 
   /** An unreadable file is reported by its call. */
-  async #look({ entryPath, entryFile, callable, policy }: FunctionVersion): Promise<Warning | null> {
-    const bytes = await readFile(entryPath).catch(() => null)
+  #look({ entryPath, entryFile, callable, policy }: FunctionVersion): Warning | null {
+    const bytes = orNull(() => readFileSync(entryPath))
     if (bytes === null || bytes.length > MAX_CHECKED_BYTES || policy.adapter !== 'native') return null
     const problem = checkLua(bytes.toString('utf8'), entryFile, callable.names)
     return problem === null ? null : { ...problem, path: entryFile }

@@ -1,16 +1,17 @@
 /** The functions root to functions, claims and warnings: a pure function of the snapshot. Owner: §2.2, page discovery/layouts. */
 
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import { NO_OUTER_ENV, type OuterEnv } from '../config/function-env.ts'
 import type { AssetsMount, Claim, FunctionVersion, HomeAction, IgnoredPath, PackageManifest } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isMethod, isRuntimeName } from '../core/identity.ts'
 import { pathWarning } from './disk.ts'
-import { ConfigReader, type DiscoverOptions, FolderFacts } from './folder.ts'
+import { type DiscoverOptions, FolderFacts } from './folder.ts'
 import { Contribution, FunctionMaker, type Revisions, type Settled, settleKeys } from './functions.ts'
 import { FOLDER_STEMS, nameSome } from './layouts.ts'
 import { type DirNode, findFolder, type Snapshot } from './snapshot.ts'
-import { type Context, ROOT_CONTEXT, sameContext, Visit } from './visit.ts'
+import { type Context, ROOT_CONTEXT, Visit } from './visit.ts'
 
 export type { DiscoverOptions } from './folder.ts'
 
@@ -40,25 +41,22 @@ interface Last {
   settled: Settled
 }
 
-export interface Discoverer {
-  /**
-   * Reads a snapshot, the one of before or a later one. Folders seen before in the same surroundings cost nothing, and unchanged functions keep their objects.
-   * @param revisions - by key, how often a file that the function loaded has changed: no worker outlives one
-   */
-  discover: (snapshot: Snapshot, outerEnv?: OuterEnv, revisions?: Revisions) => Discovery
-}
+export type Discoverer = ReturnType<typeof createDiscoverer>
 
 /**
  * A discoverer with a memory for reloads that never changes the outcome: equal snapshots give deeply equal ones. Never throws:
  * mistakes are warnings.
  */
-export function createDiscoverer(options: DiscoverOptions): Discoverer {
-  const configs = new ConfigReader()
-  const facts = new FolderFacts(configs, options)
+export function createDiscoverer(options: DiscoverOptions) {
+  const facts = new FolderFacts(options)
   let walk = new Walk(facts)
   let last: Last | null = null
   return {
-    discover(snapshot, outerEnv = NO_OUTER_ENV, revisions = NO_REVISIONS) {
+    /**
+     * Reads a snapshot, the one of before or a later one. Folders seen before in the same surroundings cost nothing, and unchanged functions keep their objects.
+     * @param revisions - by key, how often a file that the function loaded has changed: no worker outlives one
+     */
+    discover(snapshot: Snapshot, outerEnv: OuterEnv = NO_OUTER_ENV, revisions: Revisions = NO_REVISIONS): Discovery {
       const isSame = last?.snapshot === snapshot && last.outerEnv === outerEnv && last.revisions === revisions
       if (last !== null && isSame) return last.discovery
       // The remembered outcomes contain environments.
@@ -70,7 +68,7 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
       const { functions, claims, warnings } = settled
       const byKey = new Map<string, FunctionVersion>()
       for (const fn of functions) byKey.set(fn.key, fn)
-      const assets = findAssets(snapshot, configs, warnings)
+      const assets = findAssets(snapshot, facts, warnings)
       const ignored = withoutHandlers(part.ignored, functions)
       const discovery: Discovery = {
         functions,
@@ -88,9 +86,12 @@ export function createDiscoverer(options: DiscoverOptions): Discoverer {
   }
 }
 
-/** The outcome of a folder that was walked, or of one that was not entered, and the surroundings that led to it. */
+/** The outcome of a folder that was walked, or of one that was not entered. */
 interface Known {
+  /** What led to it. */
   readonly surroundings: Context
+  /** Surroundings of the folders in it; null without any. */
+  readonly inside: Context | null
   readonly outcome: Contribution
 }
 
@@ -101,8 +102,6 @@ interface Known {
 class Walk {
   readonly #facts: FolderFacts
   readonly #known = new WeakMap<DirNode, Known>()
-  /** By a folder with folders in it: their surroundings. */
-  readonly #surroundings = new WeakMap<DirNode, Context>()
   /** The root of the walk before this one. */
   #last: DirNode | null = null
 
@@ -124,24 +123,23 @@ class Walk {
     if (known?.surroundings === surroundings) return known.outcome
     const outcome = new Contribution()
     const context = above === null ? surroundings : above.enter(node, outcome)
+    let inside: Context | null = null
     if (context !== null) {
       const visit = new Visit(node, context, this.#facts, outcome)
       visit.addHandlers(maker)
-      const inside = node.dirs.length === 0 ? null : this.#surroundingsIn(visit)
+      inside = node.dirs.length === 0 ? null : this.#surroundingsIn(visit)
       for (const dir of node.dirs) outcome.add(this.#outcomeOf(dir, inside!, maker, visit))
     }
-    this.#known.set(node, { surroundings, outcome })
+    this.#known.set(node, { surroundings, inside, outcome })
     return outcome
   }
 
   /** The object of the walk before where nothing in it changed. */
   #surroundingsIn(visit: Visit): Context {
     const nodeBefore = findFolder(this.#last, visit.node.path)
-    const before = nodeBefore === null ? undefined : this.#surroundings.get(nodeBefore)
+    const before = nodeBefore === null ? null : (this.#known.get(nodeBefore)?.inside ?? null)
     const now = visit.surroundings
-    const surroundings = before !== undefined && sameContext(before, now) ? before : now
-    this.#surroundings.set(visit.node, surroundings)
-    return surroundings
+    return before !== null && isDeepStrictEqual(before, now) ? before : now
   }
 }
 
@@ -165,8 +163,8 @@ function toTestWarnings(ignored: readonly IgnoredPath[]): Warning[] {
 }
 
 /** The static mount of the root's config, when its folder exists. */
-function findAssets(snapshot: Snapshot, configs: ConfigReader, warnings: Warning[]): AssetsMount | null {
-  const assets = configs.read(snapshot.root).config?.assets
+function findAssets(snapshot: Snapshot, facts: FolderFacts, warnings: Warning[]): AssetsMount | null {
+  const assets = facts.configs(snapshot.root).config?.assets
   if (assets === undefined) return null
   const { directory, notFoundHandling, runWorkerFirst } = assets
   const hasDotName = directory.split('/').some(part => part.startsWith('.'))

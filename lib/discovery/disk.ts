@@ -1,29 +1,15 @@
 /** Paths, access to the disk, and the warnings about them. Owner: §2.2, page discovery/layouts. */
 
-import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import { type Dirent, readdirSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { orNull, type Warning } from '../core/errors.ts'
 
-export interface DiskEntry {
-  name: string
-  isFile: () => boolean
-  isDirectory: () => boolean
-  isSymbolicLink: () => boolean
-}
-
-export interface DiskStat {
-  /** Bytes. */
-  size: number
-  mtimeMs: number
-  isFile: () => boolean
-  isDirectory: () => boolean
-  isSocket: () => boolean
-}
+export type DiskEntry = Pick<Dirent, 'name' | 'isFile' | 'isDirectory' | 'isSymbolicLink'>
 
 /** The four questions a snapshot asks; each throws as `node:fs` does. */
 export interface Disk {
   readdir: (path: string) => readonly DiskEntry[]
   /** Follows links. */
-  stat: (path: string) => DiskStat
+  stat: (path: string) => Stats
   readFile: (path: string) => Uint8Array
   realpath: (path: string) => string
 }

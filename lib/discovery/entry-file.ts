@@ -3,13 +3,19 @@
 import type { FunctionConfig } from '../config/function-config.ts'
 import type { IgnoredPath } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
-import { type Method, METHODS, RUNTIME_OF_EXTENSION, RUNTIMES, type RuntimeName } from '../core/identity.ts'
+import {
+  isRuntimeName,
+  type Method,
+  METHODS,
+  RUNTIME_OF_EXTENSION,
+  RUNTIMES,
+  type RuntimeName,
+} from '../core/identity.ts'
 import { pathWarning, toChild } from './disk.ts'
 import {
   type BadFile,
   extensionOf,
   type FolderKind,
-  kindOf,
   parseFileName,
   type RouteFile,
   SERVE_ANYWAY,
@@ -33,7 +39,7 @@ export const ENTRY_CANDIDATES: Readonly<Record<RuntimeName, readonly string[]>> 
 }
 
 /** Precedence of files that differ only in their extension. */
-const EXTENSIONS = ['.py', '.js', '.ts', '.mjs', '.cjs', '.mts', '.cts', '.php', '.lua', '.go', '.rs']
+const EXTENSIONS = [...RUNTIME_OF_EXTENSION.keys()]
 
 const RANK: ReadonlyMap<string, number> = new Map(
   RUNTIMES.flatMap(runtime => ENTRY_CANDIDATES[runtime]).map((fileName, index) => [fileName, index]),
@@ -117,16 +123,7 @@ const NO_METHODS: ReadonlySet<Method> = new Set()
 const GET_ALONE: readonly Method[] = ['GET']
 
 /** Sorts the files of a folder that is read and not private. */
-export function sortFiles(
-  node: DirNode,
-  config: FunctionConfig | null,
-  view: FolderView,
-  enabled: ReadonlySet<RuntimeName>,
-): FolderFiles {
-  return new Sorter(node, config, view, enabled).sort()
-}
-
-class Sorter {
+export class FileSorter {
   readonly #node: DirNode
   readonly #config: FunctionConfig | null
   readonly #view: FolderView
@@ -151,13 +148,7 @@ class Sorter {
 
   sort(): FolderFiles {
     const files = this.#routeFiles()
-    const kind = kindOf({
-      path: this.#node.path,
-      hasIdentity: this.#config?.identity ?? false,
-      canonical: this.#canonical,
-      hasRouteFile: files.length > 0,
-      enabled: this.#enabled,
-    })
+    const kind = this.#kind(files.length > 0)
     const entries = this.#entries(files)
     const isPrivateHere = this.#view.isInsideFunction || kind === 'function'
     const privateReason =
@@ -180,6 +171,19 @@ class Sorter {
     const takenMethods = this.#config?.entrypoint === undefined ? takenFrom(routes, '') : NO_METHODS
     const helpers = this.#node.files.filter(({ name }) => !this.#handlers.has(name) && !this.#inert.has(name))
     return { kind, entries, takenMethods, routes, helpers, ignored: this.#ignored, warnings: this.#warnings }
+  }
+
+  /**
+   * A folder named like an enabled runtime groups functions only at the top and only while it holds no route file itself.
+   * The functions root has no name to be a function under, so `index.*` there is its home page and hides nothing.
+   */
+  #kind(hasRouteFile: boolean): FolderKind {
+    const { path } = this.#node
+    if (this.#config?.identity) return 'function'
+    if (path === '') return this.#canonical.some(file => !file.startsWith('index.')) ? 'function' : 'routes'
+    // The path of a folder at the top is its name.
+    if (isRuntimeName(path) && this.#enabled.has(path) && !hasRouteFile) return 'group'
+    return this.#canonical.length > 0 ? 'function' : 'routes'
   }
 
   /** Source files of enabled runtimes whose names are routes. */

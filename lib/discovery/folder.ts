@@ -1,36 +1,18 @@
 /** What is known of each folder by itself: its config files, its handlers and helpers. Owner: §2.2, §2.3, §2.7, page discovery/layouts. */
 
 import { isProblem, type Parsed } from '../config/fields.ts'
-import {
-  type FunctionConfig,
-  parseFunctionConfig,
-  parseRoutesFile,
-  type PolicyDefaults,
-  type RouteEntry,
-} from '../config/function-config.ts'
-import { type DeclaredEnv, mergeDeclared, parseFunctionDotenv, parseFunctionEnv } from '../config/function-env.ts'
+import type { FunctionConfig, PolicyDefaults, RouteEntry } from '../config/function-config.ts'
+import { type DeclaredEnv, mergeDeclared } from '../config/function-env.ts'
+import type { Settings } from '../config/settings.ts'
 import type { Warning } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { pathWarning, toChild } from './disk.ts'
-import { type FolderFiles, type FolderView, sameView, sortFiles } from './entry-file.ts'
+import { FileSorter, type FolderFiles, type FolderView, sameView } from './entry-file.ts'
 import { sourcesBelow } from './functions.ts'
 import { CONFIG_FILES, isScriptFolder, privateReason } from './layouts.ts'
-import {
-  type ConfigKind,
-  type ConfigText,
-  type DirNode,
-  type FileEntry,
-  NO_TEXTS,
-  type SnapshotOptions,
-} from './snapshot.ts'
+import { type ConfigKind, type ConfigText, type DirNode, type FileEntry, NO_TEXTS, PARSERS } from './snapshot.ts'
 
-export interface DiscoverOptions {
-  /** Enabled runtimes; files of others are ignored. */
-  runtimes: readonly RuntimeName[]
-  /** Name segments below a runtime's folder. */
-  namespaceDepth: number
-  /** `FN_FORCE_URL`: every config route is forced. */
-  forceUrl: boolean
+export interface DiscoverOptions extends Pick<Settings, 'runtimes' | 'namespaceDepth' | 'forceUrl'> {
   defaults: PolicyDefaults
 }
 
@@ -44,13 +26,12 @@ export interface Helper {
 export class FolderFacts {
   readonly options: DiscoverOptions
   readonly enabled: ReadonlySet<RuntimeName>
-  readonly #configs: ConfigReader
+  readonly #configs = new ConfigReader()
   #files = new WeakMap<DirNode, { view: FolderView; files: FolderFiles }>()
   /** By folder: its helper files for the functions around it, as they were found for a view. */
   readonly #helpers = new WeakMap<DirNode, { view: FolderView; found: readonly Helper[] }>()
 
-  constructor(configs: ConfigReader, options: DiscoverOptions) {
-    this.#configs = configs
+  constructor(options: DiscoverOptions) {
     this.options = options
     this.enabled = new Set(options.runtimes)
   }
@@ -62,7 +43,7 @@ export class FolderFacts {
   files(node: DirNode, view: FolderView): FolderFiles {
     const known = this.#files.get(node)
     if (known !== undefined && sameView(known.view, view)) return known.files
-    const files = sortFiles(node, this.configs(node).config, view, this.enabled)
+    const files = new FileSorter(node, this.configs(node).config, view, this.enabled).sort()
     this.#files.set(node, { view, files })
     return files
   }
@@ -137,12 +118,6 @@ export interface FolderConfigs {
 const NO_ENV: DeclaredEnv = Object.freeze(Object.create(null))
 const NO_CONFIGS: FolderConfigs = { config: null, routes: [], env: NO_ENV, envProblem: null, warnings: [] }
 
-const PARSERS = {
-  config: parseFunctionConfig,
-  routes: parseRoutesFile,
-  env: parseFunctionEnv,
-  dotenv: parseFunctionDotenv,
-}
 type ParsedKind<Kind extends ConfigKind> = ReturnType<(typeof PARSERS)[Kind]>
 
 /** Parses config files and remembers the outcome for as long as their texts live. */
@@ -193,13 +168,4 @@ function parseKept(
   if (lastGood === null || (text !== null && !parsed.warnings.some(isProblem))) return parsed
   const kept = pathWarning('CONFIG_KEPT', label, 'is not used: its last good version stays in force', 'Fix the file.')
   return { value: parse(lastGood, label).value, warnings: [...parsed.warnings, kept] }
-}
-
-/** How a snapshot of a functions root judges its config files: the part of its options that never differs. */
-export const SNAPSHOT_RULES: Pick<SnapshotOptions, 'isGood' | 'excluded'> = {
-  isGood: (kind, text) => !PARSERS[kind](text, '').warnings.some(isProblem),
-  excluded: rootConfig => {
-    const directory = parseFunctionConfig(rootConfig, '').value.assets?.directory
-    return new Set(directory === undefined ? [] : [directory])
-  },
 }

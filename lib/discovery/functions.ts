@@ -12,7 +12,6 @@ import {
 import { type DeclaredEnv, type OuterEnv, toFunctionEnv } from '../config/function-env.ts'
 import type {
   Claim,
-  ClaimSource,
   EnvValue,
   FunctionVersion,
   HomeAction,
@@ -26,12 +25,10 @@ import type { Warning } from '../core/errors.ts'
 import {
   type AdapterName,
   hasAdapter,
-  type Method,
   METHODS,
   RESERVED_PREFIXES,
   RUNTIME_OF_EXTENSION,
   type RuntimeName,
-  RUNTIMES,
   toFunctionKey,
 } from '../core/identity.ts'
 import { isReservedPattern, parsePattern } from '../core/pattern.ts'
@@ -61,11 +58,7 @@ export interface Handler {
   schema: SchemaFileRef | null
 }
 
-export interface Identity {
-  name: string
-  version: string | null
-  kind: FunctionVersion['kind']
-}
+export type Identity = Pick<FunctionVersion, 'name' | 'version' | 'kind'>
 
 export class FunctionMaker {
   readonly #rootPath: string
@@ -217,10 +210,6 @@ export function addHelpers(above: Helpers, found: readonly { folder: string; fil
   return helpers
 }
 
-export function sameHelpers(a: Helpers, b: Helpers): boolean {
-  return a === b || RUNTIMES.every(runtime => a[runtime] === b[runtime])
-}
-
 /**
  * The signature of a function version: the handler, its helpers and what its workers are started with. Limits are not
  * part of it, they hold from the next call on; data files are not, since a handler may write them at every call.
@@ -243,17 +232,8 @@ function digest(text: string): string {
   return hash('sha256', text, 'buffer').toString('base64url', 0, 18)
 }
 
-interface ClaimRequest {
-  fn: FunctionVersion
-  /** In any accepted spelling. */
-  route: string
-  methods: readonly Method[]
-  source: ClaimSource
-  forced: boolean
-  /** File that makes the claim, below the root. */
-  origin: string
-  implied: boolean
-}
+/** @property route - in any accepted spelling */
+type ClaimRequest = Omit<Claim, 'pattern' | 'hosts'> & { route: string }
 
 /**
  * The outcome of a folder and all below it. Claims come from three sources; the router decides which one wins.
@@ -342,8 +322,8 @@ type Replacements = Map<FunctionVersion, FunctionVersion>
 export type Revisions = ReadonlyMap<string, number>
 
 /** The functions of a walk over the folders, before keys are settled. */
-export type Made = Readonly<Record<'functions' | 'targets', readonly FunctionVersion[]>> & {
-  readonly claims: readonly Claim[]
+export interface Made extends Pick<Settled, 'functions' | 'claims'> {
+  targets: readonly FunctionVersion[]
 }
 
 /**

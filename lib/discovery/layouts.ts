@@ -15,7 +15,6 @@ import {
   isMethod,
   isNameSegment,
   isReservedPath,
-  isRuntimeName,
   type Method,
   RUNTIME_OF_EXTENSION,
   type RuntimeName,
@@ -237,20 +236,8 @@ function toMethod(token: string | undefined): Method | null {
 
 /** Splits at dots outside brackets: `users.[...slug]` has two tokens. */
 function splitTokens(stem: string): string[] {
-  const tokens: string[] = []
-  let depth = 0
-  let start = 0
-  for (let at = 0; at < stem.length; at++) {
-    const char = stem[at]
-    if (char === '[') depth++
-    else if (char === ']') depth--
-    else if (char === '.' && depth <= 0) {
-      tokens.push(stem.slice(start, at))
-      start = at + 1
-    }
-  }
-  tokens.push(stem.slice(start))
-  return tokens
+  // No file name contains a slash.
+  return stem.replace(/\[[^\]]*\]*|\./g, part => (part === '.' ? '/' : part)).split('/')
 }
 
 const SCRIPT_FOLDERS: ReadonlySet<string> = new Set(['tests', '__tests__', 'scripts'])
@@ -272,31 +259,6 @@ export function usualRole(folder: string, fileName: string): 'script' | 'configu
 }
 
 export type FolderKind = 'function' | 'routes' | 'group'
-
-interface FolderTraits {
-  /** Below the root; empty for the root. */
-  path: string
-  /** `fn.config.json` declares `runtime`, `name` or `entrypoint`. */
-  hasIdentity: boolean
-  /** Names of its `handler.*`, `main.*` and `index.*`. */
-  canonical: readonly string[]
-  /** Any file that would be a route here. */
-  hasRouteFile: boolean
-  enabled: ReadonlySet<RuntimeName>
-}
-
-/**
- * The kind of a folder that is read and not private. A folder named like an enabled runtime groups functions only at
- * the top and only while it holds no route file itself. The functions root has no name to be a function under, so
- * `index.*` there is its home page and hides nothing.
- */
-export function kindOf({ path, hasIdentity, canonical, hasRouteFile, enabled }: FolderTraits): FolderKind {
-  if (hasIdentity) return 'function'
-  if (path === '') return canonical.some(file => !file.startsWith('index.')) ? 'function' : 'routes'
-  // The path of a folder at the top is its name.
-  if (isRuntimeName(path) && enabled.has(path) && !hasRouteFile) return 'group'
-  return canonical.length > 0 ? 'function' : 'routes'
-}
 
 /**
  * True for a label such as `v1`, `2.0` or `2024-05-01`: a folder without a handler, but with such children,

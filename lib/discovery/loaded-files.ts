@@ -8,14 +8,14 @@
 import { type FSWatcher, realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { type Clock, Timer } from '../core/clock.ts'
+import { Timer } from '../core/clock.ts'
 import { orNull } from '../core/errors.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
 import { diskStamp, folderId, GONE, isWithin, parentOf, toChild } from './disk.ts'
 import { sourcesBelow, stampOf } from './functions.ts'
 import { extensionOf, manifestRuntime } from './layouts.ts'
 import { type DirNode, type FileEntry, findFolder, type Snapshot } from './snapshot.ts'
-import { isWatchLimit, type WatchFolder } from './tree-watcher.ts'
+import { isWatchLimit, type TreeWatchOptions } from './tree-watcher.ts'
 
 /** Files remembered at most; changes of others are not seen. */
 export const MAX_LOADED_FILES = 10_000
@@ -220,19 +220,14 @@ function filesInReach(root: DirNode, folder: string): { folder: string; file: Fi
 /** Folders that are watched; the files of others are polled instead. */
 export const MAX_WATCHED_FOLDERS = 500
 
-export interface OutsideWatchOptions {
-  clock: Clock
+/** `mark` gets the full path of each file that may have changed; from the limit on files are polled. */
+export interface OutsideWatchOptions extends Pick<TreeWatchOptions, 'clock' | 'watchFolder' | 'mark' | 'onLimit'> {
   /** Milliseconds between two checks of files that cannot be watched, and of the identity of watched folders. */
   everyMs: number
   /** True for a folder whose changes are seen without it. */
   isCovered: (folder: string) => boolean
   /** True when a file is different from what was last known. */
   isChanged: (file: string) => boolean
-  watchFolder: WatchFolder
-  /** Gets the full path of each file that may have changed. */
-  mark: (file: string) => void
-  /** The system has no watches left: from now on files are polled. Called once. */
-  onLimit: (code: string) => void
 }
 
 interface Watched {

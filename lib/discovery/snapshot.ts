@@ -1,7 +1,10 @@
 /** The functions root as immutable data: what discovery works on, and which of it may have changed. Owner: §2.2, page discovery/layouts. */
 
-import { type Stats, statSync } from 'node:fs'
+import type { Stats } from 'node:fs'
 import { setImmediate } from 'node:timers/promises'
+import { isProblem } from '../config/fields.ts'
+import { parseFunctionConfig, parseRoutesFile } from '../config/function-config.ts'
+import { parseFunctionDotenv, parseFunctionEnv } from '../config/function-env.ts'
 import { countUpTo, isSameList } from '../core/collections.ts'
 import { orNull, type Warning } from '../core/errors.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
@@ -12,7 +15,6 @@ import {
   below,
   type Disk,
   type DiskEntry,
-  type DiskStat,
   fileWarning,
   folderWarning,
   isWithin,
@@ -56,6 +58,24 @@ export type ConfigKind = keyof typeof CONFIG_FILES
 type ConfigTexts = Readonly<Record<ConfigKind, ConfigText | null>>
 const KINDS = Object.keys(CONFIG_FILES) as ConfigKind[]
 
+export const PARSERS = {
+  config: parseFunctionConfig,
+  routes: parseRoutesFile,
+  env: parseFunctionEnv,
+  dotenv: parseFunctionDotenv,
+}
+
+/** True when a config text has nothing wrong: it is then remembered as the last good one. */
+export function isGood(kind: ConfigKind, text: string): boolean {
+  return !PARSERS[kind](text, '').warnings.some(isProblem)
+}
+
+/** Folders that are not read because the root's config says so: the static assets. */
+export function toExcluded(rootConfig: string): ReadonlySet<string> {
+  const directory = parseFunctionConfig(rootConfig, '').value.assets?.directory
+  return new Set(directory === undefined ? [] : [directory])
+}
+
 /** Of a folder without config files; compared by identity. */
 export const NO_TEXTS: ConfigTexts = Object.freeze({ config: null, routes: null, env: null, dotenv: null })
 
@@ -98,10 +118,6 @@ export interface SnapshotOptions {
    * `previous` unread. Without it everything is read.
    */
   changed?: Iterable<string> | null
-  /** True when a config text has nothing wrong: it is then remembered as the last good one. */
-  isGood: (kind: ConfigKind, text: string) => boolean
-  /** Folders that are not read because the root's config says so: the static assets. */
-  excluded: (rootConfig: string) => ReadonlySet<string>
   disk?: Disk
   /** Gets the times of each folder that is listed. */
   times?: FolderTimes
@@ -110,18 +126,12 @@ export interface SnapshotOptions {
 /** Folders read before other work of the process gets its turn. */
 const FOLDERS_PER_TURN = 50
 
-/** Reads the tree at once. Never throws: an unreadable entry is a warning of its folder. */
-export function readSnapshotSync(options: SnapshotOptions): Snapshot {
-  const steps = new Reader(options).read()
-  for (;;) {
-    const step = steps.next()
-    if (step.done === true) return step.value
-  }
-}
-
-/** Reads the tree in slices of a few milliseconds, so that requests go on while a large one is read. Never rejects. */
+/**
+ * Reads the tree in slices of a few milliseconds, so that requests go on while a large one is read. Never rejects: an unreadable entry
+ * is a warning of its folder.
+ */
 export async function readSnapshot(options: SnapshotOptions): Promise<Snapshot> {
-  const steps = new Reader(options).read()
+  const steps = new SnapshotReader(options).read()
   for (let count = 1; ; count++) {
     const step = steps.next()
     if (step.done === true) return step.value
@@ -138,7 +148,8 @@ interface Place {
   chain: readonly string[]
 }
 
-class Reader {
+/** Reads the tree in steps of one folder. */
+export class SnapshotReader {
   readonly #options: SnapshotOptions
   readonly #disk: Disk
   readonly #before: DirNode | null
@@ -214,9 +225,9 @@ class Reader {
   #excludedBy(config: ConfigText | null): ReadonlySet<string> {
     if (config === null) return new Set()
     // While the config is broken the last good one counts: its assets must not turn into functions.
-    const isGood = config.text !== null && this.#options.isGood('config', config.text)
-    const text = isGood ? config.text : (config.lastGood ?? config.text)
-    return text === null ? new Set() : this.#options.excluded(text)
+    const isUsed = config.text !== null && isGood('config', config.text)
+    const text = isUsed ? config.text : (config.lastGood ?? config.text)
+    return text === null ? new Set() : toExcluded(text)
   }
 
   #touch(path: string): void {
@@ -316,7 +327,7 @@ class Reader {
     return skipped === null ? yield* this.#folder(place, same) : keep(same, emptyNode(place, skipped, []))
   }
 
-  #toFile(folder: string, name: string, isLink: boolean, stat: DiskStat, before: DirNode | null): FileEntry {
+  #toFile(folder: string, name: string, isLink: boolean, stat: Stats, before: DirNode | null): FileEntry {
     const { size, mtimeMs } = stat
     const file: FileEntry = isLink ? { name, size, mtimeMs, isLink } : { name, size, mtimeMs }
     const role = usualRole(folder, name)
@@ -385,7 +396,7 @@ class Reader {
   #toText(kind: ConfigKind, text: string | null, before: DirNode | null): ConfigText {
     const old = before?.texts[kind] ?? null
     if (old !== null && old.text === text) return old
-    const isOldGood = old !== null && old.text !== null && this.#options.isGood(kind, old.text)
+    const isOldGood = old !== null && old.text !== null && isGood(kind, old.text)
     return { text, lastGood: isOldGood ? old.text : (old?.lastGood ?? null) }
   }
 
@@ -472,23 +483,14 @@ interface Times {
   readonly mtimeMs: number
 }
 
-/** The calls that are used; `stat` gives undefined for a deleted file. */
-interface TimesDisk {
-  stat: (path: string) => Stats | undefined
-  readFile: (path: string) => Uint8Array
-  realpath: (path: string) => string
-}
-
-const SYSTEM: TimesDisk = { ...NODE_DISK, stat: path => statSync(path, { throwIfNoEntry: false }) }
-
 /** Remembers when folders changed last, to find those that changed later. */
 export class FolderTimes {
   readonly #now: () => number
-  readonly #disk: TimesDisk
+  readonly #disk: Disk
   readonly #known = new WeakMap<DirNode, Times>()
 
   /** @param now - wall clock, ms */
-  constructor(now: () => number, disk: TimesDisk = SYSTEM) {
+  constructor(now: () => number, disk: Disk = NODE_DISK) {
     this.#now = now
     this.#disk = disk
   }
@@ -501,7 +503,7 @@ export class FolderTimes {
   look(path: string): Times | null {
     const now = this.#now()
     const stats = this.#stat(path)
-    if (stats === undefined) return null
+    if (stats === null) return null
     const { dev, ino, mtimeMs, ctimeMs } = stats
     // A clock of another machine that is ahead of ours never settles, which costs time and no change.
     return now - Math.max(mtimeMs, ctimeMs) < SETTLED_MS ? null : { dev, ino, ctimeMs, mtimeMs }
@@ -547,22 +549,16 @@ export class FolderTimes {
   #changesIn(node: DirNode): readonly string[] {
     const times = this.#known.get(node)
     // A link on the way to it that leads elsewhere now is found in the folder that holds the link.
-    const now = times === undefined || node.skipped !== null ? undefined : this.#stat(node.realPath)
-    if (now === undefined || now.ctimeMs !== times!.ctimeMs || now.mtimeMs !== times!.mtimeMs) return [node.path]
+    const now = times === undefined || node.skipped !== null ? null : this.#stat(node.realPath)
+    if (now === null || now.ctimeMs !== times!.ctimeMs || now.mtimeMs !== times!.mtimeMs) return [node.path]
     if (now.ino !== times!.ino || now.dev !== times!.dev) return [node.path]
-    let changed: string[] | null = null
-    for (const file of node.files) {
-      if (this.#isSame(node, file)) continue
-      changed ??= []
-      changed.push(toChild(node.path, file.name))
-    }
-    return changed ?? NOTHING
+    return node.files.filter(file => !this.#isSame(node, file)).map(({ name }) => toChild(node.path, name))
   }
 
   #isSame({ realPath, texts }: DirNode, { name, size, mtimeMs }: FileEntry): boolean {
     const path = `${realPath}/${name}`
     const now = this.#stat(path)
-    if (now === undefined || now.size !== size || now.mtimeMs !== mtimeMs) return false
+    if (now === null || now.size !== size || now.mtimeMs !== mtimeMs) return false
     const kind = texts === NO_TEXTS ? undefined : KINDS.find(one => CONFIG_FILES[one] === name)
     if (kind === undefined) return true
     // Configs are compared by what is in them, as they always are.
@@ -571,10 +567,8 @@ export class FolderTimes {
     return text !== null && bytes !== null && Buffer.from(text).equals(bytes)
   }
 
-  /** Undefined too for what cannot be inspected: the reader has the warning for it. */
-  #stat(path: string): Stats | undefined {
-    return orNull(() => this.#disk.stat(path)) ?? undefined
+  /** null for what is missing or cannot be inspected: the reader has the warning for it. */
+  #stat(path: string): Stats | null {
+    return orNull(() => this.#disk.stat(path))
   }
 }
-
-const NOTHING: readonly string[] = []

@@ -9,6 +9,7 @@
 
 import { existsSync, type FSWatcher, readdirSync, statSync, watch } from 'node:fs'
 import { basename, join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { type Clock, Timer } from '../core/clock.ts'
 import { orNull } from '../core/errors.ts'
 import { folderId, isWithin, toChild } from './disk.ts'
@@ -86,7 +87,7 @@ export class TreeWatcher {
       else if (findFile(root, path)?.isLink) this.#watch(path)
     }
     this.#lost.clear()
-    this.#drain()
+    void this.#drain()
   }
 
   /** Goes through what is different in a folder: an unchanged one is the same object. */
@@ -110,21 +111,17 @@ export class TreeWatcher {
   }
 
   /** Works off the queue in slices, so that requests go on meanwhile. */
-  #drain(): void {
+  async #drain(): Promise<void> {
     if (this.#isDraining) return
     this.#isDraining = true
-    const step = (): void => {
-      for (let count = 0; count < FOLDERS_PER_TURN && this.#queue.length > 0; count++) this.#enter(this.#queue.pop()!)
-      if (this.#queue.length > 0) {
-        setImmediate(step)
-        return
-      }
-      this.#isDraining = false
-      if (this.#isReady || this.#isClosed) return
-      this.#isReady = true
-      this.#options.onReady()
+    for (let count = 1; this.#queue.length > 0; count++) {
+      this.#enter(this.#queue.pop()!)
+      if (count % FOLDERS_PER_TURN === 0) await setImmediate()
     }
-    step()
+    this.#isDraining = false
+    if (this.#isReady || this.#isClosed) return
+    this.#isReady = true
+    this.#options.onReady()
   }
 
   #enter(node: DirNode): void {

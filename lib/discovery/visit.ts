@@ -8,10 +8,9 @@ import type { FunctionVersion, SchemaFileRef } from '../core/catalog.ts'
 import type { Warning } from '../core/errors.ts'
 import { isFunctionName, isVersion, type Method, METHODS } from '../core/identity.ts'
 import { MAX_NAMESPACE_DEPTH, MAX_ROUTE_DEPTH } from '../core/limits.ts'
-import { isSameList } from '../core/collections.ts'
 import { parsePattern } from '../core/pattern.ts'
 import { pathWarning, toChild } from './disk.ts'
-import { type FolderFiles, type FolderView, findTarget, sameView, type Target } from './entry-file.ts'
+import { type FolderFiles, type FolderView, findTarget, type Target } from './entry-file.ts'
 import type { FolderConfigs, FolderFacts } from './folder.ts'
 import {
   addHelpers,
@@ -23,7 +22,6 @@ import {
   lacksPackages,
   manifestsOf,
   NO_HELPERS,
-  sameHelpers,
 } from './functions.ts'
 import {
   isVersionLike,
@@ -73,23 +71,6 @@ export const ROOT_CONTEXT: Context = {
   parent: null,
 }
 
-export function sameContext(a: Context, b: Context): boolean {
-  return (
-    a.prefix === b.prefix &&
-    a.name === b.name &&
-    a.groupDepth === b.groupDepth &&
-    sameView(a.view, b.view) &&
-    sameParent(a.parent, b.parent) &&
-    isSameList(a.layers, b.layers) &&
-    sameHelpers(a.helpers, b.helpers)
-  )
-}
-
-function sameParent(a: Parent | null, b: Parent | null): boolean {
-  if (a === null || b === null) return a === b
-  return a.name === b.name && a.config === b.config && a.isFunction === b.isFunction
-}
-
 export class Visit {
   readonly part: Contribution
   readonly node: DirNode
@@ -136,8 +117,8 @@ export class Visit {
 
   /** Everything that the contexts of its folders are derived from, besides the folders themselves. */
   get surroundings(): Context {
-    const { level, prefix, name, groupDepth } = this.context
-    return this.#toContext(level, prefix, name, groupDepth)
+    const { viewBelow: view, layers, helpers } = this
+    return { ...this.context, view, layers, helpers, parent: this.#parent }
   }
 
   /** Adds a warning about the folder's `fn.config.json`. */
@@ -159,7 +140,7 @@ export class Visit {
     const parent = this.#parent
     const groupDepth = view.group === null ? 0 : this.context.groupDepth + 1
     const isGroup = this.node.path === '' && this.facts.files(dir, view).kind === 'group'
-    if (isGroup) return this.#toContext(level + 1, prefix, name, groupDepth)
+    if (isGroup) return { ...this.surroundings, level: level + 1, groupDepth }
     this.#checkGroup(dir, part)
     const segment = nameToSegment(dir.name)
     const problem =
@@ -174,12 +155,7 @@ export class Visit {
     const hasPath = problem === null && prefix !== null && !('problem' in segment)
     // In one piece: a function's claims are made of it.
     const prefixBelow = hasPath ? [prefix, segment.canonical].join('/') : null
-    return this.#toContext(level + 1, prefixBelow, toChild(name, dir.name), groupDepth)
-  }
-
-  #toContext(level: number, prefix: string | null, name: string, groupDepth: number): Context {
-    const { viewBelow: view, layers, helpers } = this
-    return { level, prefix, name, view, groupDepth, layers, helpers, parent: this.#parent }
+    return { ...this.surroundings, level: level + 1, prefix: prefixBelow, name: toChild(name, dir.name), groupDepth }
   }
 
   /** One helper file put into the folder of a runtime moves every function below it to another URL: that must be seen. */

@@ -47,15 +47,11 @@ export interface WatchOptions {
   watchFolder?: WatchFolder
 }
 
-export interface Watcher {
-  /** Resolves when every folder is watched, or the first check of polling is done. */
-  readonly ready: Promise<void>
-  /** Ends all watching; no call follows. */
-  close: () => void
-}
+export type Watcher = Pick<FileWatcher, 'ready' | 'close'>
 
 /** Watches the functions root, also while it does not exist. Keeps no process alive. */
-export class FileWatcher implements Watcher {
+export class FileWatcher {
+  /** Resolves when every folder is watched, or the first check of polling is done. */
   readonly ready: Promise<void>
   readonly #options: WatchOptions
   readonly #clock: Clock
@@ -82,7 +78,7 @@ export class FileWatcher implements Watcher {
     })
     const sizeOf = (path: string): number | null =>
       isAbsolute(path) ? (loaded?.sizeOf(path) ?? null) : (findFile(tree.snapshot?.root ?? null, path)?.size ?? null)
-    const settler = new WriteSettler({ rootPath, sizeOf })
+    const settler = new WriteSettler(rootPath, sizeOf)
     this.#changes = new ChangeQueue({
       clock,
       delayMs: debounceMs,
@@ -102,6 +98,7 @@ export class FileWatcher implements Watcher {
     this.#outside = loaded ? this.#watchOutside(loaded, watchFolder) : null
   }
 
+  /** Ends all watching; no call follows. */
   close(): void {
     this.#isClosed = true
     this.#changes.close()
@@ -280,26 +277,25 @@ const SHORTER_SHARE = 0.5
 /** Larger files are not read to see how they end. */
 const MAX_READ_BYTES = 256 * 1024
 
-interface WriteSettlerOptions {
-  /** Base of relative paths. */
-  rootPath: string
-  /** Bytes of the file that serves, null when there is none. */
-  sizeOf: (path: string) => number | null
-}
-
 /**
  * Judges changed files. One that became empty or much shorter, or that ends in the middle, is half saved, until a second
  * look finds it unchanged: then it was meant so.
  */
 export class WriteSettler {
-  readonly #options: WriteSettlerOptions
+  readonly #rootPath: string
+  readonly #sizeOf: (path: string) => number | null
   /** Size and time of the files that were half saved at the last look. */
   #seen = new Map<string, string>()
   /** Files that look cut and were meant so, or are broken: they are not waited for again. */
   readonly #odd = new Set<string>()
 
-  constructor(options: WriteSettlerOptions) {
-    this.#options = options
+  /**
+   * @param rootPath - base of relative paths
+   * @param sizeOf - bytes of the file that serves, null when there is none
+   */
+  constructor(rootPath: string, sizeOf: (path: string) => number | null) {
+    this.#rootPath = rootPath
+    this.#sizeOf = sizeOf
   }
 
   /** True when one of the files has to be inspected again before it is used. */
@@ -323,11 +319,11 @@ export class WriteSettler {
 
   /** A file that looks half saved; null for any other. @throws for a file that was deleted or cannot be read */
   #lookAt(path: string): { stamp: string; isCut: boolean } | null {
-    const fullPath = resolve(this.#options.rootPath, path)
+    const fullPath = resolve(this.#rootPath, path)
     const stats = statSync(fullPath)
     if (!stats.isFile()) return null
     const { size, mtimeMs } = stats
-    const before = this.#options.sizeOf(path)
+    const before = this.#sizeOf(path)
     const isShort = (size === 0 && before !== 0) || (before !== null && size < before * SHORTER_SHARE)
     const isRead = size > 0 && size <= MAX_READ_BYTES
     const looksOdd = isRead && looksCut(basename(path), readFileSync(fullPath, 'utf8'))
@@ -337,31 +333,26 @@ export class WriteSettler {
   }
 }
 
-interface Lexis {
-  /** Marks that begin a comment up to the end of the line. */
-  line: readonly string[]
-  /** Pairs that take everything between them, lines too: comments and raw strings. */
-  blocks: readonly (readonly [open: string, close: string])[]
-  /** Quotes of strings with backslash escapes; such a string is taken to end with its line. */
-  quotes: string
+/**
+ * A pattern that finds comments (first group) and strings. Its parts are patterns too.
+ * @param rawStrings - without escapes, over several lines
+ * @param opening - begins a comment or raw string that has no end (second group)
+ * @param quotes - of strings with backslash escapes; such a string is taken to end with its line
+ */
+function toLexis(comments: string, rawStrings: string[], opening: string, quotes = `'"`): RegExp {
+  const strings = [...quotes].map(quote => String.raw`${quote}(?:\\[^]?|[^${quote}\\\n])*${quote}?`)
+  return new RegExp([`(${comments})`, ...rawStrings, `((?:${opening})[^]*)`, ...strings].join('|'), 'g')
 }
 
-/** @param blocks - beginning and end of each, one after the other */
-function toLexis(line: string, blocks: string, quotes = `'"`): Lexis {
-  const marks = blocks.split(' ')
-  const pairs = marks.flatMap((open, at) => (at % 2 === 0 ? [[open, marks[at + 1]!] as const] : []))
-  return { line: line.split(' '), blocks: pairs, quotes }
-}
-
-const SCRIPT = toLexis('//', '/* */ ` `')
-const LEXIS: ReadonlyMap<string, Lexis> = new Map([
-  ...['.js', '.ts', '.mjs', '.cjs', '.mts', '.cts'].map(extension => [extension, SCRIPT] as const),
-  ['.py', toLexis('#', `""" """ ''' '''`)],
-  ['.php', toLexis('// #', '/* */')],
-  ['.lua', toLexis('--', '--[[ ]] [[ ]]')],
-  ['.go', toLexis('//', '/* */ ` `')],
+const C_COMMENTS = String.raw`/\*[^]*?\*/|//[^\n]*`
+const C_STYLE = toLexis(C_COMMENTS, ['`[^`]*`'], '/\\*|`')
+const LEXIS: ReadonlyMap<string, RegExp> = new Map([
+  ...['.js', '.ts', '.mjs', '.cjs', '.mts', '.cts', '.go'].map(extension => [extension, C_STYLE] as const),
+  ['.py', toLexis(String.raw`#[^\n]*`, ['"""[^]*?"""', "'''[^]*?'''"], `"""|'''`)],
+  ['.php', toLexis(String.raw`${C_COMMENTS}|#[^\n]*`, [], String.raw`/\*`)],
+  ['.lua', toLexis(String.raw`--\[\[[^]*?\]\]|--(?!\[\[)[^\n]*`, [String.raw`\[\[[^]*?\]\]`], String.raw`(?:--)?\[\[`)],
   // An apostrophe begins a lifetime more often than a character.
-  ['.rs', toLexis('//', '/* */', '"')],
+  ['.rs', toLexis(C_COMMENTS, [], String.raw`/\*`, '"')],
 ])
 
 /**
@@ -383,45 +374,14 @@ export function looksCut(fileName: string, text: string): boolean {
 }
 
 /** The text without comments and with empty strings; null when a comment or string is open at the end. */
-function stripLiterals(text: string, { line, blocks, quotes }: Lexis): string | null {
-  const begins = new RegExp([...blocks.map(([open]) => open), ...line, ...quotes].map(escapeRegExp).join('|'), 'g')
-  let code = ''
-  for (let at = 0; ; ) {
-    begins.lastIndex = at
-    const found = begins.exec(text)
-    if (found === null) return code + text.slice(at)
-    const [mark] = found
+function stripLiterals(text: string, lexis: RegExp): string | null {
+  let isOpen = false
+  const code = text.replace(lexis, (_, comment?: string, open?: string) => {
+    isOpen ||= open !== undefined
     // A literal counts as the operand of the operator before it; a comment does not.
-    const isComment = line.includes(mark) || mark === '/*' || mark === '--[['
-    code += text.slice(at, found.index) + (isComment ? ' ' : '_')
-    const close = blocks.find(([open]) => open === mark)?.[1]
-    if (close !== undefined) {
-      const end = text.indexOf(close, begins.lastIndex)
-      if (end < 0) return null
-      at = end + close.length
-    } else at = line.includes(mark) ? endOfLine(text, found.index) : endOfString(text, found.index)
-  }
-}
-
-function escapeRegExp(text: string): string {
-  return text.replace(/[[\]*/]/g, '\\$&')
-}
-
-function endOfLine(text: string, at: number): number {
-  const end = text.indexOf('\n', at)
-  return end < 0 ? text.length : end
-}
-
-/** Behind the closing quote, or at the end of the line without one. */
-function endOfString(text: string, start: number): number {
-  const quote = text.charAt(start)
-  for (let at = start + 1; at < text.length; at++) {
-    const char = text.charAt(at)
-    if (char === '\\') at++
-    else if (char === quote) return at + 1
-    else if (char === '\n') return at
-  }
-  return text.length
+    return comment === undefined ? '_' : ' '
+  })
+  return isOpen ? null : code
 }
 
 function countOf(text: string, pattern: RegExp): number {

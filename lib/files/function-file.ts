@@ -12,11 +12,6 @@ import { closing, inHeldFolder, NOT_THROUGH_LINKS } from './own-folder.ts'
 /** Reads a whole file by its full path. @throws Error of the file system, or UnreadForFunctionError */
 export type FileReader = (path: string) => Buffer
 
-/** @returns null without separate users for functions: links are followed then */
-export function createFileReader(settings: { functionsRoot: string; isolation: string }): FileReader | null {
-  return settings.isolation === 'user' ? createClosedReader(settings.functionsRoot) : null
-}
-
 /** The file may belong to another user than the folder that names it. */
 class UnreadForFunctionError extends Error {
   readonly code = 'NOT_OF_FUNCTION'
@@ -32,9 +27,12 @@ const MAX_BYTES = 64 * 1024 * 1024
 /**
  * Reads files below a root: neither the file nor a folder between it and the root may be a link, and a file with a second name
  * must be readable for all users.
- * @param root - full path; links on the way to it are followed
+ * @param functionsRoot - full path; links on the way to it are followed
+ * @returns null without separate users for functions: links are followed then
  */
-export function createClosedReader(root: string): FileReader {
+export function createFileReader(settings: { functionsRoot: string; isolation: string }): FileReader | null {
+  const { functionsRoot: root, isolation } = settings
+  if (isolation !== 'user') return null
   return path => {
     const names = relative(root, path).split(sep)
     const shown = names.join('/')

@@ -9,7 +9,6 @@ import { DEFAULT_VERSION_LABEL, toFunctionPath } from '../core/versions.ts'
 import { LuaChecks } from '../discovery/callable.ts'
 import { createDiscoverer, type Discoverer, type DiscoverOptions, type Discovery } from '../discovery/discover.ts'
 import { NODE_DISK } from '../discovery/disk.ts'
-import { SNAPSHOT_RULES } from '../discovery/folder.ts'
 import type { Revisions } from '../discovery/functions.ts'
 import { FolderTimes, readSnapshot, type Snapshot } from '../discovery/snapshot.ts'
 import type { Watcher, WatchOptions } from '../discovery/watch.ts'
@@ -189,7 +188,7 @@ export class CatalogLoader {
     const { rootPath, readFile } = this.#options
     const disk = { ...NODE_DISK, ...(readFile && { readFile }) }
     const times = this.#times
-    return readSnapshot({ rootPath, previous: this.#snapshot, changed, times, disk, ...SNAPSHOT_RULES })
+    return readSnapshot({ rootPath, previous: this.#snapshot, changed, times, disk })
   }
 }
 

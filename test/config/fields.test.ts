@@ -189,10 +189,7 @@ t.test('[config/fields.9] one-line texts, choices without case, and one of two t
   t.equal(read(fields.string({ multiline: true }), 'a\nb').value, 'a\nb')
   t.equal(read(fields.oneOf(['Native'], { spellings: { plain: 'Native' } }), ' NATIVE ').value, 'Native')
   t.equal(read(fields.oneOf(['Native'], { spellings: { plain: 'Native' } }), 'plain').value, 'Native')
-  const retry = fields.either(
-    { kinds: ['boolean'], field: fields.boolean() },
-    { kinds: ['object'], field: fields.object({ n: fields.integer() }) },
-  )
+  const retry = fields.either(fields.boolean(), fields.object({ n: fields.integer() }))
   t.equal(read(retry, true).value, true)
   t.same(read(retry, { n: 1 }).value, { n: 1 })
   t.same(read(retry, 'x').messages, ['a.json: limit must be true or false, or an object, got "x" (string)'])

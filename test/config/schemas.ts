@@ -2,11 +2,57 @@
 
 import type { JsonSchema } from '../../lib/config/fields.ts'
 import { FUNCTION_CONFIG } from '../../lib/config/function-config-fields.ts'
-import { FUNCTION_ENV_SCHEMA } from '../../lib/config/function-env.ts'
-import { ROUTES_FILE_SCHEMA } from '../../lib/config/function-config.ts'
+import { MAX_ROUTE_ENTRIES } from '../../lib/config/function-config.ts'
+import { METHODS } from '../../lib/core/identity.ts'
 import { SETTING_OPTIONS, type SettingOption } from '../../lib/config/setting-options.ts'
 
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema'
+
+const SCALAR_SCHEMA = { type: ['string', 'number', 'boolean'] }
+
+/** JSON Schema of `fn.env.json`. */
+const FUNCTION_ENV_SCHEMA: JsonSchema = {
+  type: 'object',
+  properties: { $schema: { type: 'string' } },
+  propertyNames: { pattern: '^[^=\\u0000]{1,256}$' },
+  additionalProperties: {
+    anyOf: [
+      { ...SCALAR_SCHEMA, description: 'A plain value; secret when its name says so.' },
+      { type: 'null', description: 'The same as leaving the key out.' },
+      {
+        type: 'object',
+        properties: {
+          value: SCALAR_SCHEMA,
+          is_secret: { type: 'boolean', description: 'Hide the value wherever it is shown.' },
+        },
+        required: ['value'],
+        additionalProperties: false,
+      },
+    ],
+  },
+}
+
+/** `GET` to `[Gg][Ee][Tt]`: JSON Schema patterns have no flags. */
+function toAnyCase(word: string): string {
+  return [...word].map(letter => `[${letter}${letter.toLowerCase()}]`).join('')
+}
+
+/** JSON Schema of `fn.routes.json`. */
+const ROUTES_FILE_SCHEMA: JsonSchema = {
+  type: 'object',
+  properties: {
+    $schema: { type: 'string' },
+    routes: {
+      type: 'object',
+      description: 'Methods and public path to handler file; no method means GET.',
+      propertyNames: { pattern: `^\\s*((${METHODS.map(toAnyCase).join('|')})[\\s,]+)*/\\S*\\s*$` },
+      additionalProperties: { type: 'string', minLength: 1 },
+      maxProperties: MAX_ROUTE_ENTRIES,
+    },
+  },
+  required: ['routes'],
+  additionalProperties: false,
+}
 
 /** File name below `spec/schema/` to schema. */
 export function toSchemas(): Record<string, JsonSchema> {

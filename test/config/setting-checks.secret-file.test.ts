@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { readAdminToken, readSecrets } from '../../lib/config/setting-checks.ts'
+import { readSecret, readSecrets } from '../../lib/config/setting-checks.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -17,7 +17,7 @@ t.test('[runtime/isolation.2] the admin token may be in a file', async t => {
   t.teardown(() => tree.cleanup())
   const read = (file: string, env: object = {}) => {
     const resolved = resolveSettings({ env: { FN_ADMIN_TOKEN_FILE: file, ...env }, cwd: tree.root })
-    return readAdminToken(resolved, resolved.settings.adminTokenFile)
+    return readSecret(resolved, 'adminToken', resolved.settings.adminTokenFile)
   }
   const good = read('good')
   t.same([good.settings.adminToken, good.problems, good.sources.adminToken?.name], ['t0ken', [], 'FN_ADMIN_TOKEN_FILE'])
@@ -31,7 +31,7 @@ t.test('[runtime/isolation.2] the admin token may be in a file', async t => {
   t.equal(both.settings.adminToken, 'direct')
   t.match(both.warnings, [{ code: 'CONFIG_REPEATED', message: /FN_ADMIN_TOKEN_FILE is not used/ }])
   const without = resolveSettings({ cwd: '/' })
-  t.equal(readAdminToken(without, null), without)
+  t.equal(readSecret(without, 'adminToken', null), without)
   const readHash = (file: string) => {
     const resolved = resolveSettings({ env: { FN_CONSOLE_LOGIN_PASSWORD_HASH_FILE: file }, cwd: tree.root })
     return readSecrets(resolved)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { parseFunctionConfig } from '../../lib/config/function-config.ts'
 import { RUNTIMES, type RuntimeName } from '../../lib/core/identity.ts'
-import { type FolderView, sameView, sortFiles } from '../../lib/discovery/entry-file.ts'
+import { type FolderView, sameView, FileSorter } from '../../lib/discovery/entry-file.ts'
 import { snapshotOf } from '../helpers/discovery.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -23,12 +23,8 @@ function sort(names: string, { config, view = TOP, enabled = RUNTIMES, folder = 
     const { root } = snapshotOf(tree.root)
     const node = folder === '' ? root : root.dirs[0]!
     const parsed = config === undefined ? null : parseFunctionConfig(JSON.stringify(config), '').value
-    const { kind, entries, takenMethods, routes, helpers, ignored, warnings } = sortFiles(
-      node,
-      parsed,
-      view,
-      new Set(enabled),
-    )
+    const sorter = new FileSorter(node, parsed, view, new Set(enabled))
+    const { kind, entries, takenMethods, routes, helpers, ignored, warnings } = sorter.sort()
     return {
       kind,
       entries: entries.map(file => file.fileName),

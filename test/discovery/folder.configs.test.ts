@@ -1,5 +1,6 @@
 import t from 'tap'
-import { ConfigReader, SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
+import { ConfigReader } from '../../lib/discovery/folder.ts'
+import { isGood, toExcluded } from '../../lib/discovery/snapshot.ts'
 import { snapshotOf } from '../helpers/discovery.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
@@ -72,15 +73,15 @@ t.test('[discovery/layouts.30] the first text that is wrong counts as far as it 
 })
 
 t.test('[discovery/layouts.30, discovery/layouts.32] what a snapshot asks of config texts', async t => {
-  t.ok(SNAPSHOT_RULES.isGood('config', '{"timeout_ms": 5}'))
-  t.ok(SNAPSHOT_RULES.isGood('config', '{"unknown": 5}'), 'a note only')
-  t.notOk(SNAPSHOT_RULES.isGood('config', '{"timeout_ms": -5}'))
-  t.notOk(SNAPSHOT_RULES.isGood('config', '{'))
-  t.ok(SNAPSHOT_RULES.isGood('env', '{"KEY": "v"}'))
-  t.notOk(SNAPSHOT_RULES.isGood('env', '[]'))
-  t.ok(SNAPSHOT_RULES.isGood('routes', '{"routes": {"/x": "a.js"}}'))
-  t.notOk(SNAPSHOT_RULES.isGood('routes', '[]'))
-  t.same([...SNAPSHOT_RULES.excluded('{"assets": {"directory": "./site"}}')], ['site'])
-  t.same([...SNAPSHOT_RULES.excluded('{}')], [])
-  t.same([...SNAPSHOT_RULES.excluded('{')], [])
+  t.ok(isGood('config', '{"timeout_ms": 5}'))
+  t.ok(isGood('config', '{"unknown": 5}'), 'a note only')
+  t.notOk(isGood('config', '{"timeout_ms": -5}'))
+  t.notOk(isGood('config', '{'))
+  t.ok(isGood('env', '{"KEY": "v"}'))
+  t.notOk(isGood('env', '[]'))
+  t.ok(isGood('routes', '{"routes": {"/x": "a.js"}}'))
+  t.notOk(isGood('routes', '[]'))
+  t.same([...toExcluded('{"assets": {"directory": "./site"}}')], ['site'])
+  t.same([...toExcluded('{}')], [])
+  t.same([...toExcluded('{')], [])
 })

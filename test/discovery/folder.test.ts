@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { FolderView } from '../../lib/discovery/entry-file.ts'
-import { ConfigReader, FolderFacts } from '../../lib/discovery/folder.ts'
+import { FolderFacts } from '../../lib/discovery/folder.ts'
 import { findFolder, type Snapshot } from '../../lib/discovery/snapshot.ts'
 import { OPTIONS, snapshotOf } from '../helpers/discovery.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
@@ -11,7 +11,7 @@ function setUp(t: { teardown: (fn: () => void) => void }, entries: Record<string
   const tree = makeTree(entries)
   t.teardown(tree.cleanup)
   const snapshot: Snapshot = snapshotOf(tree.root)
-  const facts = new FolderFacts(new ConfigReader(), OPTIONS)
+  const facts = new FolderFacts(OPTIONS)
   return { facts, at: (path: string) => findFolder(snapshot.root, path)! }
 }
 
@@ -97,7 +97,7 @@ t.test('[discovery/layouts.2] helpers of folders that were there before are thos
     'fn/d/notes.txt': '',
   })
   t.teardown(tree.cleanup)
-  const known = new FolderFacts(new ConfigReader(), OPTIONS)
+  const known = new FolderFacts(OPTIONS)
   let snapshot: Snapshot | null = null
   const rows: [string, () => void, string[]][] = [
     ['first', () => {}, ['fn/a/plain.js', 'fn/c/plain.js']],
@@ -118,7 +118,7 @@ t.test('[discovery/layouts.2] helpers of folders that were there before are thos
     const fn = findFolder(snapshot.root, 'fn')!
     const found = known.helpers(fn, TOP).map(({ folder, file }) => `${folder}/${file.name}`)
     t.same(found, expected, name)
-    const first = new FolderFacts(new ConfigReader(), OPTIONS)
+    const first = new FolderFacts(OPTIONS)
     t.same(known.helpers(fn, TOP), first.helpers(fn, TOP), name)
     known.endWalk()
   }

@@ -4,7 +4,6 @@ import {
   lacksPackages,
   manifestsOf,
   NO_HELPERS,
-  sameHelpers,
   sourcesBelow,
   stampOf,
   toSignature,
@@ -30,14 +29,6 @@ t.test('[discovery/layouts.33] helpers count for their own runtime, and for all 
   t.not(addHelpers(js, [{ folder: 'a/b', file: file('z.js') }]).node, js.node)
   t.same(addHelpers(NO_HELPERS, [{ folder: 'a', file: file('notes.txt') }]), NO_HELPERS)
   t.equal(stampOf('', file('x.js')), 'x.js|1|1000')
-})
-
-t.test('[discovery/layouts.2] helpers are compared by what they say', async t => {
-  const one = addHelpers(NO_HELPERS, [{ folder: 'a', file: file('x.lua') }])
-  t.ok(sameHelpers(one, { ...one }))
-  t.ok(sameHelpers(NO_HELPERS, NO_HELPERS))
-  t.notOk(sameHelpers(one, NO_HELPERS))
-  t.notOk(sameHelpers({ ...NO_HELPERS, rust: 'x' }, NO_HELPERS), 'the last runtime counts too')
 })
 
 t.test('[discovery/layouts.33, discovery/layouts.34] what a signature holds, and what it does not', async t => {

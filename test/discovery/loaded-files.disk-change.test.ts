@@ -1,8 +1,7 @@
 import { utimesSync } from 'node:fs'
 import t from 'tap'
-import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
 import { findChange } from '../../lib/discovery/loaded-files.ts'
-import { readSnapshotSync } from '../../lib/discovery/snapshot.ts'
+import { snapshotOf } from '../helpers/discovery.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const FILES = {
@@ -18,7 +17,7 @@ const FILES = {
 function setUp(t: { teardown: (fn: () => void) => void }) {
   const tree = makeTree(FILES)
   t.teardown(tree.cleanup)
-  const snapshot = readSnapshotSync({ rootPath: tree.root, ...SNAPSHOT_RULES })
+  const snapshot = snapshotOf(tree.root)
   const changeOf = (entryFile = 'a/handler.js', runtime: 'node' | 'python' = 'node') =>
     findChange(snapshot, { entryFile, runtime })
   return { tree, changeOf }

@@ -10,10 +10,10 @@ import {
   writeFileSync,
 } from 'node:fs'
 import t, { type Test } from 'tap'
-import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
 import { NODE_DISK } from '../../lib/discovery/disk.ts'
-import { FolderTimes, readSnapshot, readSnapshotSync, type Snapshot } from '../../lib/discovery/snapshot.ts'
+import { FolderTimes, readSnapshot, type Snapshot } from '../../lib/discovery/snapshot.ts'
 import { asNobody } from '../helpers/as-nobody.ts'
+import { snapshotOf } from '../helpers/discovery.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
 const ENTRIES: Record<string, TreeEntry> = {
@@ -34,9 +34,9 @@ function makeBed(t: Test, agoMs: number, entries = ENTRIES) {
   const listed: string[] = []
   const clock = { now: Date.now() + agoMs }
   const nameOf = (path: string) => path.slice(tree.root.length + 1)
-  const stat = (path: string): Stats | undefined => {
+  const stat = (path: string): Stats => {
     asked.push(nameOf(path))
-    return statSync(path, { throwIfNoEntry: false })
+    return statSync(path)
   }
   const disk = { ...NODE_DISK, stat }
   const times = new FolderTimes(() => clock.now, disk)
@@ -44,8 +44,8 @@ function makeBed(t: Test, agoMs: number, entries = ENTRIES) {
     listed.push(nameOf(path))
     return NODE_DISK.readdir(path)
   }
-  const options = { rootPath: tree.root, times, disk: { ...NODE_DISK, readdir }, ...SNAPSHOT_RULES }
-  let snapshot: Snapshot = readSnapshotSync(options)
+  const options = { rootPath: tree.root, times, disk: { ...NODE_DISK, readdir } }
+  let snapshot: Snapshot = snapshotOf(tree.root, options)
   listed.length = 0
   asked.length = 0
   return {
@@ -161,7 +161,7 @@ t.test('[discovery/layouts.49] every kind of change is found by times that are r
     const { listed, isSame, snapshot } = await read()
     t.ok(listed.includes(folder), what)
     t.equal(isSame, false, what)
-    const whole = readSnapshotSync({ rootPath: tree.root, ...SNAPSHOT_RULES })
+    const whole = snapshotOf(tree.root)
     t.same(snapshot.root, whole.root, `${what}: as if all had been read`)
   }
 })

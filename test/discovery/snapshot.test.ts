@@ -2,7 +2,6 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { MAX_CONFIG_FILE_BYTES } from '../../lib/core/limits.ts'
-import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
 import { type Disk, NODE_DISK } from '../../lib/discovery/disk.ts'
 import { findFolder, readSnapshot } from '../../lib/discovery/snapshot.ts'
 import { discover, codesOf, OPTIONS, routesOf, snapshotOf } from '../helpers/discovery.ts'
@@ -256,7 +255,7 @@ t.test('[discovery/layouts.1, discovery/layouts.2] the slow way gives the same, 
     timer = setImmediate(count)
   }
   let timer = setImmediate(count)
-  const slow = await readSnapshot({ rootPath: tree.root, ...SNAPSHOT_RULES })
+  const slow = await readSnapshot({ rootPath: tree.root })
   clearImmediate(timer)
   t.same(slow, snapshotOf(tree.root))
   t.ok(turns >= 2, `${turns} turns`)

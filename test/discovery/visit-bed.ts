@@ -1,7 +1,7 @@
 /** One folder of a temporary tree, visited as the walk does. */
 
 import { NO_OUTER_ENV } from '../../lib/config/function-env.ts'
-import { ConfigReader, FolderFacts } from '../../lib/discovery/folder.ts'
+import { FolderFacts } from '../../lib/discovery/folder.ts'
 import { Contribution, FunctionMaker } from '../../lib/discovery/functions.ts'
 import { ROOT_CONTEXT, Visit } from '../../lib/discovery/visit.ts'
 import { findFolder } from '../../lib/discovery/snapshot.ts'
@@ -27,7 +27,7 @@ export function visitFolder(
   const tree = makeTree(entries)
   try {
     const { root } = snapshotOf(tree.root)
-    const facts = new FolderFacts(new ConfigReader(), { ...OPTIONS, ...options })
+    const facts = new FolderFacts({ ...OPTIONS, ...options })
     let visit = new Visit(root, ROOT_CONTEXT, facts)
     const names = path === '' ? [] : path.split('/')
     for (const index of names.keys()) {

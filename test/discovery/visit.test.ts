@@ -1,7 +1,8 @@
+import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import { ConfigReader, FolderFacts } from '../../lib/discovery/folder.ts'
+import { FolderFacts } from '../../lib/discovery/folder.ts'
 import { findFolder } from '../../lib/discovery/snapshot.ts'
-import { type Context, ROOT_CONTEXT, sameContext, Visit } from '../../lib/discovery/visit.ts'
+import { type Context, ROOT_CONTEXT, Visit } from '../../lib/discovery/visit.ts'
 import { OPTIONS, snapshotOf } from '../helpers/discovery.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
 
@@ -12,7 +13,7 @@ function setUp(t: { teardown: (fn: () => void) => void }, entries: Record<string
   const tree = makeTree(entries)
   t.teardown(tree.cleanup)
   const { root } = snapshotOf(tree.root)
-  const facts = new FolderFacts(new ConfigReader(), OPTIONS)
+  const facts = new FolderFacts(OPTIONS)
   return (path: string): { visit: Visit; context: Context | null } => {
     let visit = new Visit(root, ROOT_CONTEXT, facts)
     let context: Context | null = ROOT_CONTEXT
@@ -125,7 +126,7 @@ t.test('[discovery/layouts.8] a runtime folder that groups nothing says so at it
   })
   t.teardown(tree.cleanup)
   const { root } = snapshotOf(tree.root)
-  const visit = new Visit(root, ROOT_CONTEXT, new FolderFacts(new ConfigReader(), OPTIONS))
+  const visit = new Visit(root, ROOT_CONTEXT, new FolderFacts(OPTIONS))
   for (const dir of root.dirs) visit.enter(dir, visit.part)
   t.match(visit.part.warnings, [{ code: 'GROUP_HAS_ROUTES', path: 'node', message: /because it contains x\.js/ }])
   t.equal(visit.part.warnings.length, 1)
@@ -134,7 +135,7 @@ t.test('[discovery/layouts.8] a runtime folder that groups nothing says so at it
 t.test('[discovery/layouts.2] contexts are compared by what a folder depends on', async t => {
   const parent = { name: 'a', config: null, isFunction: true }
   const base: Context = { ...ROOT_CONTEXT, prefix: '/a', name: 'a', parent, layers: [null] }
-  t.ok(sameContext(base, { ...base, parent: { ...parent }, layers: [null], helpers: { ...base.helpers } }))
+  t.ok(isDeepStrictEqual(base, { ...base, parent: { ...parent }, layers: [null], helpers: { ...base.helpers } }))
   const others: Partial<Context>[] = [
     { prefix: null },
     { name: 'b' },
@@ -148,7 +149,8 @@ t.test('[discovery/layouts.2] contexts are compared by what a folder depends on'
     { layers: [] },
     { layers: [{} as never] },
     { helpers: { ...base.helpers, node: 'x' } },
+    { helpers: { ...base.helpers, rust: 'x' } },
   ]
-  for (const other of others) t.notOk(sameContext(base, { ...base, ...other }), JSON.stringify(other))
-  t.ok(sameContext({ ...base, parent: null }, { ...base, parent: null }))
+  for (const other of others) t.notOk(isDeepStrictEqual(base, { ...base, ...other }), JSON.stringify(other))
+  t.ok(isDeepStrictEqual({ ...base, parent: null }, { ...base, parent: null }))
 })

@@ -8,7 +8,7 @@ const TEXT = 'export const handler = () => ({ status: 200 })\n'
 function setUp(t: { teardown: (fn: () => void) => void }, sizes: Record<string, number> = { 'a.js': TEXT.length }) {
   const tree = makeTree({ 'a.js': TEXT, 'folder/': '' })
   t.teardown(tree.cleanup)
-  const halfSaved = new WriteSettler({ rootPath: tree.root, sizeOf: path => sizes[path] ?? null })
+  const halfSaved = new WriteSettler(tree.root, path => sizes[path] ?? null)
   let time = 1000
   /** Writes a file, later than any before, and looks at it. */
   const save = (path: string, text: string): boolean => {
@@ -68,6 +68,6 @@ t.test('[discovery/layouts.44] files that are gone, folders and large files do n
 t.test('[discovery/layouts.44] full paths are taken as they are', async t => {
   const { tree } = setUp(t)
   const full = tree.path('a.js')
-  const halfSaved = new WriteSettler({ rootPath: '/nowhere', sizeOf: path => (path === full ? 1000 : null) })
+  const halfSaved = new WriteSettler('/nowhere', path => (path === full ? 1000 : null))
   t.ok(halfSaved.mustWait([full]))
 })

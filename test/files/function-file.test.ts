@@ -1,6 +1,6 @@
 import { chmodSync, linkSync, mkdirSync, symlinkSync } from 'node:fs'
 import t from 'tap'
-import { createClosedReader, createFileReader } from '../../lib/files/function-file.ts'
+import { createFileReader } from '../../lib/files/function-file.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const LINUX_ONLY = process.platform !== 'linux' && 'FN_ISOLATION=user needs Linux'
@@ -11,7 +11,7 @@ t.test(
   t => {
     const tree = makeTree({ 'victim/fn.env.json': 'secret', 'mine/plain': 'ok', 'mine/public': 'open', outside: 'no' })
     t.teardown(tree.cleanup)
-    const read = createClosedReader(tree.root)
+    const read = createFileReader({ functionsRoot: tree.root, isolation: 'user' })!
     t.equal(read(tree.path('mine/plain')).toString(), 'ok')
     symlinkSync('../victim/fn.env.json', tree.path('mine/fn.env.json'))
     symlinkSync('../victim', tree.path('mine/folder'))

@@ -2,10 +2,9 @@ import t from 'tap'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { SharedPacks } from '../../lib/dependencies/dependencies.ts'
-import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
-import { readSnapshotSync } from '../../lib/discovery/snapshot.ts'
 import { createRuntimes, type GatewayContext } from '../../lib/gateway/compose.ts'
 import { Journal } from '../../lib/observe/journal.ts'
+import { snapshotOf } from '../helpers/discovery.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -25,7 +24,7 @@ t.test('[observe/events.7, observe/log-store.14] what builds and runtimes tell r
     journal,
     packs: new SharedPacks(root),
     loaded: null,
-    catalog: () => ({ snapshot: readSnapshotSync({ rootPath: root, ...SNAPSHOT_RULES }) }),
+    catalog: () => ({ snapshot: snapshotOf(root) }),
   } as unknown as GatewayContext)
   t.teardown(() => runtimes.close(0))
   t.teardown(() => builds.close())
@@ -49,7 +48,7 @@ t.test('[gateway/gateway.15] to inspect starts nothing', async t => {
     journal,
     packs: new SharedPacks(root),
     loaded: null,
-    catalog: () => ({ snapshot: readSnapshotSync({ rootPath: root, ...SNAPSHOT_RULES }) }),
+    catalog: () => ({ snapshot: snapshotOf(root) }),
   } as unknown as GatewayContext)
   await runtimes.start()
   for (const runtime of runtimes.byName.values()) t.match(runtime.health(), { up: false, reason: /only looked at/ })

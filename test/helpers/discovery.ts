@@ -1,9 +1,8 @@
 /** Discovery of temporary trees for tests. */
 
-import { SNAPSHOT_RULES } from '../../lib/discovery/folder.ts'
 import type { OuterEnv } from '../../lib/config/function-env.ts'
 import { createDiscoverer, type Discovery, type DiscoverOptions } from '../../lib/discovery/discover.ts'
-import { readSnapshotSync, type Snapshot, type SnapshotOptions } from '../../lib/discovery/snapshot.ts'
+import { type Snapshot, type SnapshotOptions, SnapshotReader } from '../../lib/discovery/snapshot.ts'
 import type { WatchedTree } from '../../lib/discovery/watch.ts'
 import { makeTree, type TreeEntry } from './tree.ts'
 
@@ -20,7 +19,11 @@ export const OPTIONS: DiscoverOptions = {
 }
 
 export function snapshotOf(rootPath: string, more: Partial<SnapshotOptions> = {}): Snapshot {
-  return readSnapshotSync({ rootPath, ...SNAPSHOT_RULES, ...more })
+  const steps = new SnapshotReader({ rootPath, ...more }).read()
+  for (;;) {
+    const step = steps.next()
+    if (step.done === true) return step.value
+  }
 }
 
 /** A tree as a gateway reads it, for watchers. */
