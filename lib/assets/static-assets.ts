@@ -9,7 +9,7 @@ import { close, fstat, open, read, statSync } from 'node:fs'
 import { promisify } from 'node:util'
 import type { AssetsMount } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
-import { GatewayError, toGatewayError } from '../core/errors.ts'
+import { GatewayError, orNull, toGatewayError } from '../core/errors.ts'
 import { headerOf, toAllow } from '../core/http-text.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import type { Abandonable, Exchange, Step } from '../http/exchange.ts'
@@ -242,13 +242,7 @@ function sendForm(exchange: Exchange, form: AssetForm, decision: Decision): void
 export function isAsset(path: string, mount: AssetsMount | null): boolean {
   const name = toAssetName(path)
   if (mount === null || name === null) return false
-  const isFile = (file: string): boolean => {
-    try {
-      return statSync(file).isFile()
-    } catch {
-      return false
-    }
-  }
+  const isFile = (file: string): boolean => orNull(() => statSync(file))?.isFile() === true
   return isFile(`${mount.directory}/${name}`) || isFile(`${mount.directory}/${name}/index.html`)
 }
 

@@ -20,6 +20,7 @@ import type { Exchange } from '../http/exchange.ts'
 import type { ConstantAnswer } from '../http/respond.ts'
 import type { InternalRequest, InternalResult } from '../invocation/internal-call.ts'
 import type { Fleet } from '../fleet/fleet.ts'
+import type { TARGET } from '../jobs/job-input.ts'
 import type { JobsPart } from '../jobs/jobs.ts'
 import type { History } from '../observe/history.ts'
 import type { Journal } from '../observe/journal.ts'
@@ -199,11 +200,7 @@ export function required<T>(value: T | undefined, name: string): T {
 }
 
 /** Values of `TARGET` in a query. */
-export interface TargetQuery {
-  readonly name?: string
-  readonly runtime?: RuntimeName
-  readonly version?: string
-}
+export type TargetQuery = QueryOf<typeof TARGET>
 
 /** @throws GatewayError BAD_REQUEST without a name, and as `ControlContext.find` */
 export function findTarget(context: ControlContext, { name, version, runtime }: TargetQuery): FunctionVersion {

@@ -6,7 +6,7 @@ import { basename, dirname, extname, join, relative, sep } from 'node:path'
 import { changeConfig } from '../config/config-change.ts'
 import { type Field, json as anyJson, object, readRequest, showText, string } from '../config/fields.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { badRequest, GatewayError } from '../core/errors.ts'
+import { badRequest, GatewayError, orNull } from '../core/errors.ts'
 import { isFunctionName, RUNTIME_OF_EXTENSION, type RuntimeName } from '../core/identity.ts'
 import { TEMPLATES } from '../core/templates.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
@@ -196,7 +196,8 @@ export function writeNewFunction(root: string, names: readonly string[], fn: New
   const parent = new OwnFolder(root, ...names.slice(0, -1))
   const name = names.at(-1)!
   const undo = (): void => {
-    for (const path of made) removeEmpty(path)
+    // One that contains files of another program stays.
+    for (const path of made) orNull(() => rmdirSync(path))
   }
   parent.make()
   // Made as any folder is: one for temporary files would be closed to the users that functions run as. No dot: it becomes
@@ -236,14 +237,6 @@ function missingParents(root: string, names: readonly string[]): string[] {
     if (!folder.isThere()) missing.push(folder.path)
   }
   return missing
-}
-
-function removeEmpty(path: string): void {
-  try {
-    rmdirSync(path)
-  } catch {
-    // It contains files of another program: it stays.
-  }
 }
 
 function toConflict(error: unknown, names: readonly string[]): unknown {

@@ -65,9 +65,19 @@ export function createFunctionEndpoints(context: ControlContext, files: SourceFi
       },
       { ...TARGET, include_code: boolean() },
     ),
-    endpoint('GET /_fn/function-config', 'read', request => editor.readConfig(request), TARGET),
+    endpoint(
+      'GET /_fn/function-config',
+      'read',
+      ({ query, details }) => editor.toConfigReply(findTarget(context, query), details),
+      TARGET,
+    ),
     endpoint('PUT /_fn/function-config', 'write', request => editor.putConfig(request), TARGET),
-    endpoint('GET /_fn/function-env', 'read', request => editor.readEnv(request), TARGET),
+    endpoint(
+      'GET /_fn/function-env',
+      'read',
+      ({ query, details }) => editor.toEnvReply(findTarget(context, query), details),
+      TARGET,
+    ),
     endpoint('PUT /_fn/function-env', 'write', request => editor.putEnv(request), TARGET),
     endpoint('PUT /_fn/function-code', 'write', request => editor.putCode(request), TARGET),
   ]
@@ -133,22 +143,14 @@ class FunctionEditor {
     return this.#context.state(false).functions
   }
 
-  readConfig({ query, details }: ControlRequest<TargetQuery>): ControlReply {
-    return this.#toConfigReply(findTarget(this.#context, query), details)
-  }
-
   async putConfig(request: ControlRequest<TargetQuery>): Promise<ControlReply> {
     const body = await readJson(request)
     return this.#edit(request, toConfigPath, MAX_CONFIG_FILE_BYTES, async edit => {
       const warnings = this.#write(edit, changeConfig(toText(edit.file), body, edit.file.label))
       const fn = await this.#reload(edit)
       if (fn === null) throw await this.#undo(edit)
-      return this.#toConfigReply(fn, request.details, warnings)
+      return this.toConfigReply(fn, request.details, warnings)
     })
-  }
-
-  readEnv({ query, details }: ControlRequest<TargetQuery>): ControlReply {
-    return this.#toEnvReply(findTarget(this.#context, query), details)
   }
 
   async putEnv(request: ControlRequest<TargetQuery>): Promise<ControlReply> {
@@ -156,7 +158,7 @@ class FunctionEditor {
     return this.#edit(request, toEnvPath, MAX_CONFIG_FILE_BYTES, async edit => {
       const change = changeEnv(toText(edit.file), body, new Set(Object.keys(edit.fn.env)))
       const warnings = this.#write(edit, change, 0o600)
-      return this.#toEnvReply((await this.#reload(edit)) ?? edit.fn, request.details, warnings)
+      return this.toEnvReply((await this.#reload(edit)) ?? edit.fn, request.details, warnings)
     })
   }
 
@@ -222,7 +224,7 @@ class FunctionEditor {
     return new GatewayError('BAD_REQUEST', `${why}; the file is as it was`)
   }
 
-  #toConfigReply(fn: FunctionVersion, details: boolean, notes: readonly string[] = []): ControlReply {
+  toConfigReply(fn: FunctionVersion, details: boolean, notes: readonly string[] = []): ControlReply {
     const file = this.#files.read(toConfigPath(fn), MAX_CONFIG_FILE_BYTES)
     const parsed = file.bytes === null ? null : parseJsonText(file.bytes)
     const record = toFunctionRecord(fn, this.#context.state(details), this.#files)
@@ -231,7 +233,7 @@ class FunctionEditor {
     return toReply({ ...record, ...shared, config: parsed?.ok === true ? parsed.value : null, warnings }, file)
   }
 
-  #toEnvReply(fn: FunctionVersion, details: boolean, warnings: readonly string[] = []): ControlReply {
+  toEnvReply(fn: FunctionVersion, details: boolean, warnings: readonly string[] = []): ControlReply {
     const file = this.#files.read(toEnvPath(fn), MAX_CONFIG_FILE_BYTES)
     const fnEnv = toEnvRecord(fn, this.#files, details)
     const others = Object.keys(fn.env).filter(key => !Object.hasOwn(fnEnv, key))

@@ -193,15 +193,14 @@ export class OpenStreams {
    * @returns a function that says that it has ended
    */
   add(end: () => void): () => void {
-    const entry = (): void => end()
     if (this.#isClosed) end()
-    else this.#ends.add(entry)
+    else this.#ends.add(end)
     if (this.#ends.size > MAX_OPEN_STREAMS) {
       const [oldest] = this.#ends
       this.#ends.delete(oldest!)
       oldest!()
     }
-    return () => this.#ends.delete(entry)
+    return () => this.#ends.delete(end)
   }
 
   /** Ends all: a stop does not wait for clients that would stay connected. */

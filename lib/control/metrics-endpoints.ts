@@ -6,7 +6,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { readDescriptorLimit } from '../core/host.ts'
 import { RUNTIMES } from '../core/identity.ts'
-import { type HistoryStore, HistoryView, type WindowName, WINDOWS } from '../observe/history.ts'
+import { type HistoryStore, HistoryView, WINDOWS } from '../observe/history.ts'
 import { countOpenFiles, toProcessText } from '../observe/metrics.ts'
 import {
   badQuery,
@@ -16,6 +16,7 @@ import {
   endpoint,
   json,
   type JsonObject,
+  type readQuery,
   sendPieces,
 } from './endpoint.ts'
 import { toSeconds } from './records.ts'
@@ -60,11 +61,7 @@ async function* toPieces(families: Iterable<string>, end: string): AsyncGenerato
   yield Buffer.from(piece + end)
 }
 
-interface HistoryQuery {
-  readonly window?: WindowName
-  readonly key?: string
-  readonly runtime?: string
-}
+type HistoryQuery = ReturnType<typeof readQuery<typeof HISTORY_FIELDS>>
 
 async function readHistory(
   { history, clock, state, processes }: ControlContext,

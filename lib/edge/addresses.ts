@@ -3,6 +3,7 @@
 import { lookup } from 'node:dns/promises'
 import { BlockList, isIP, SocketAddress } from 'node:net'
 import { networkInterfaces } from 'node:os'
+import { getOrMake } from '../core/collections.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import { controlDenied, type EdgeTarget, failed, namesControl } from './target.ts'
 
@@ -172,16 +173,14 @@ export class UpstreamAddresses {
 
   /** One look-up of a name at a time. */
   #lookup(hostname: string): Promise<readonly ResolvedAddress[]> {
-    const running = this.#lookups.get(hostname)
-    if (running !== undefined) return running
-    const started = this.#slots
-      .run(() => this.#resolve(hostname))
-      .catch(error => {
-        throw failed('proxy request failed: name not resolved', error)
-      })
-      .finally(() => this.#lookups.delete(hostname))
-    this.#lookups.set(hostname, started)
-    return started
+    return getOrMake(this.#lookups, hostname, () =>
+      this.#slots
+        .run(() => this.#resolve(hostname))
+        .catch(error => {
+          throw failed('proxy request failed: name not resolved', error)
+        })
+        .finally(() => this.#lookups.delete(hostname)),
+    )
   }
 
   #check(address: string, { port, spellings }: EdgeTarget, allowPrivate: boolean): void {

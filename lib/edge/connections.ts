@@ -146,7 +146,7 @@ export class EdgeConnections {
       this.#planTurn()
       return
     }
-    const kept = request.reuse === 'any' ? pool.idle.findLastIndex(isFree) : -1
+    const kept = request.reuse === 'any' ? pool.idle.findLastIndex(one => one.isFree) : -1
     if (kept >= 0) this.#sendOver(this.#takeIdle(pool, kept), request)
     else this.#startNew(pool, request)
   }
@@ -185,7 +185,7 @@ export class EdgeConnections {
     if (request.reuse !== 'none' && pool.open >= this.#limits.max) {
       pool.waiting.push(request)
       // None of them can be used for it: one makes room for another.
-      pool.idle.find(isFree)?.destroy()
+      pool.idle.find(one => one.isFree)?.destroy()
       return
     }
     try {
@@ -267,10 +267,6 @@ export class EdgeConnections {
     const oldest = [...this.#pools.values()].find(({ open }) => open === 0)!
     this.#pools.delete(oldest.key)
   }
-}
-
-function isFree(connection: UpstreamConnection): boolean {
-  return connection.isFree
 }
 
 /** A kept connection serves only requests whose name had the same addresses when it was checked for them. */

@@ -4,7 +4,7 @@ import { isIP } from 'node:net'
 import { showText, showValue } from '../config/fields.ts'
 import { toScalarText } from '../config/texts.ts'
 import type { EdgePolicy } from '../core/catalog.ts'
-import { GatewayError } from '../core/errors.ts'
+import { GatewayError, orNull } from '../core/errors.ts'
 import { findUnsendable, isHeaderName, withoutHeaders } from '../core/http-text.ts'
 import { isMethod, METHODS, RESERVED_PREFIXES } from '../core/identity.ts'
 import { MAX_REPLY_HEADER_BYTES } from '../core/limits.ts'
@@ -145,11 +145,7 @@ function checkText(text: unknown, field: string): asserts text is string {
 }
 
 function toUrl(text: string): URL | null {
-  try {
-    return new URL(text)
-  } catch {
-    return null
-  }
+  return orNull(() => new URL(text))
 }
 
 function toHostname(url: URL): string {

@@ -150,7 +150,7 @@ export class EdgeTransfer implements AnswerTaker {
     else if (!isStale) this.fail(toTransferError(error))
     else if (sent.reuse === 'any') this.#send(sent.upstream.addresses, 'none')
     // The upstream may have seen it: a request that is not idempotent is never sent twice.
-    else this.fail(toNotRepeated(error))
+    else this.fail(failed(NOT_REPEATED, error))
   }
 
   onHead(answer: AnswerHead): void {
@@ -420,9 +420,7 @@ export function toTransferError(error: Error & { code?: unknown }): GatewayError
 }
 
 /** A kept connection was closed while a request went over it that may do harm when it is done twice. */
-function toNotRepeated(error: Error): GatewayError {
-  return failed('proxy request failed: connection closed before an answer, and the request cannot be repeated', error)
-}
+const NOT_REPEATED = 'proxy request failed: connection closed before an answer, and the request cannot be repeated'
 
 /** @param ownMs - `proxy.timeout_ms` when that was the limit @param policyMs - the function's `timeout_ms` */
 export function toTimeout({ who, ms }: Overdue, ownMs: number | null, policyMs: number): GatewayError {

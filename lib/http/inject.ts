@@ -2,6 +2,7 @@
 
 import { EventEmitter } from 'node:events'
 import { Readable } from 'node:stream'
+import { headerOf } from '../core/http-text.ts'
 import type { HttpResponse, HttpSocket } from './exchange.ts'
 import type { HttpHandler } from './public.ts'
 
@@ -41,7 +42,7 @@ export function inject(handle: HttpHandler, request: InjectRequest): Promise<Inj
   const headers = Object.entries(given).flatMap(([name, values]) => [values].flat().flatMap(value => [name, value]))
   const body = toBody(request.body ?? request.payload ?? null, headers)
   const url = toTarget(withQuery(request.url, query), headers)
-  if (body !== null && !hasHeader(headers, 'content-length') && !hasHeader(headers, 'transfer-encoding'))
+  if (body !== null && headerOf(headers, 'content-length') === null && headerOf(headers, 'transfer-encoding') === null)
     headers.push('Content-Length', String(body.length))
   return new Promise((resolve, reject) => {
     const socket = new MemorySocket(remoteAddress)
@@ -205,7 +206,7 @@ function toBody(body: unknown, headers: string[]): Buffer | null {
   if (body === null) return null
   if (typeof body === 'string') return Buffer.from(body)
   if (body instanceof Uint8Array) return Buffer.from(body)
-  if (!hasHeader(headers, 'content-type')) headers.push('Content-Type', 'application/json')
+  if (headerOf(headers, 'content-type') === null) headers.push('Content-Type', 'application/json')
   return Buffer.from(JSON.stringify(body))
 }
 
@@ -228,12 +229,8 @@ function toSearch(query: Readonly<Record<string, unknown>>): string {
 /** The target of a request. The host of an absolute URL becomes the Host header that HTTP/1.1 wants, unless there is one. */
 function toTarget(url: string, headers: string[]): string {
   const [, host = 'localhost', rest = url] = /^https?:\/\/([^/?#]+)([^#]*)/i.exec(url) ?? []
-  if (!hasHeader(headers, 'host')) headers.push('Host', host)
+  if (headerOf(headers, 'host') === null) headers.push('Host', host)
   return rest !== url && !rest.startsWith('/') ? `/${rest}` : rest
-}
-
-function hasHeader(headers: readonly string[], lowerName: string): boolean {
-  return headers.some((text, index) => index % 2 === 0 && text.toLowerCase() === lowerName)
 }
 
 function joinHeaders(rawHeaders: readonly string[]): Record<string, string> {

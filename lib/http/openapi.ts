@@ -165,13 +165,13 @@ export function toOpenApi({ info, routes, versions, hints, schemaOf, baseUrl, in
 
 /** The `components.responses` that some of the operations name. */
 function toErrorComponents(operations: readonly Json[]): Json {
-  const used = new Set(operations.flatMap(({ responses }) => Object.values(responses as Json)).map(toReference))
+  const used = new Set(
+    operations
+      .flatMap(({ responses }) => Object.values(responses as Record<string, { $ref?: unknown }>))
+      .map(({ $ref }) => $ref),
+  )
   const refusals = [...REFUSALS].filter(([status]) => used.has(toErrorRef(status).$ref))
   return Object.fromEntries(refusals.map(([status, text]) => [`Error${status}`, toErrorResponse(text)]))
-}
-
-function toReference(response: unknown): unknown {
-  return (response as { $ref?: string }).$ref
 }
 
 function toErrorRef(status: number): { $ref: string } {

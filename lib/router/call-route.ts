@@ -3,7 +3,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { isReservedPath } from '../core/identity.ts'
-import { type Pattern, parsePattern, type Segment, segmentsOf } from '../core/pattern.ts'
+import { parsePattern, type Segment, segmentsOf } from '../core/pattern.ts'
 import { normalizePath, unescapeCanonical } from './radix-tree.ts'
 import type { RouteTable } from './route-table.ts'
 
@@ -54,14 +54,12 @@ function findOwn(table: RouteTable, fn: FunctionVersion, params: Readonly<Record
     .filter(entry => entry.claim.fn.key === fn.key)
     .map(entry => entry.claim.pattern)
   const names = Object.keys(params)
-  const fitting = own.find(pattern => pattern.paramNames.length === names.length && hasAll(pattern, names))
+  const fitting = own.find(
+    ({ paramNames }) => paramNames.length === names.length && names.every(name => paramNames.includes(name)),
+  )
   if (fitting !== undefined) return fitting.text
   const routes = [...new Set(own.map(({ text }) => text))].slice(0, 5).join(', ') || 'none'
   throw refuse(`params must be those of a route of ${fn.key} (${routes}), got ${names.join(', ') || 'none'}`)
-}
-
-function hasAll({ paramNames }: Pattern, names: readonly string[]): boolean {
-  return names.every(name => paramNames.includes(name))
 }
 
 /**

@@ -1,10 +1,10 @@
 /** The route table as the catalog shows it. Owner: §2.17; rules on page router/route-table. */
 
 import type { Claim, ClaimSource, FunctionVersion } from '../core/catalog.ts'
+import { getOrMake } from '../core/collections.ts'
 import type { Warning } from '../core/errors.ts'
 import type { Method, RuntimeName } from '../core/identity.ts'
 import type { RouteTable } from './route-table.ts'
-import type { RouteEntry } from './settle.ts'
 
 /** One owner of a route, or one side of a conflict. */
 interface RouteRecord {
@@ -52,11 +52,11 @@ export function toRecords(table: RouteTable): RouteRecords {
     for (const entry of leaf.entries) {
       if (entry.isAddress) continue
       const methods = leaf.ownedMethods(entry)
-      if (methods.length > 0) listOf(routes, entry.claim.pattern.text).push(toRecord(entry.claim, methods))
+      if (methods.length > 0) getOrMake(routes, entry.claim.pattern.text, () => []).push(toRecord(entry.claim, methods))
     }
     for (const { entries, methods } of leaf.conflicts) {
-      const sides = entries.map(entry => toConflictRecord(entry, methods))
-      listOf(conflicts, leaf.pattern).push(...sides)
+      const sides = entries.map(({ claim }) => ({ route: claim.pattern.text, ...toRecord(claim, methods) }))
+      getOrMake(conflicts, leaf.pattern, () => []).push(...sides)
     }
   }
   return {
@@ -78,10 +78,6 @@ export function countRecords(table: RouteTable): RouteCounts {
   return { routes, conflicts }
 }
 
-function toConflictRecord({ claim }: RouteEntry, methods: readonly Method[]): ConflictRecord {
-  return { route: claim.pattern.text, ...toRecord(claim, methods) }
-}
-
 function toRecord(claim: Claim, methods: readonly Method[]): RouteRecord {
   const { runtime, name, version, entryFile } = claim.fn
   return {
@@ -97,14 +93,6 @@ function toRecord(claim: Claim, methods: readonly Method[]): RouteRecord {
     allow_hosts: [...claim.hosts],
     force_url: claim.forced,
   }
-}
-
-function listOf<T>(lists: Map<string, T[]>, key: string): T[] {
-  const known = lists.get(key)
-  if (known !== undefined) return known
-  const list: T[] = []
-  lists.set(key, list)
-  return list
 }
 
 /** Keys are routes, which begin with a slash, so none is special to an object. */
