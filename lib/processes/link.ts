@@ -11,7 +11,7 @@ import type { MetricCounts } from '../observe/metrics.ts'
 import type { StartedWorker, WorkerExit } from '../runtime/socket-worker.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, parseHeader, SMALL_BODY_BYTES } from '../runtime/wire-protocol.ts'
 
-/** Frames that wait for the end of a poll phase to leave in one write; this many leave at once. */
+/** Frames that leave in one write before the end of a poll phase. */
 const FLUSH_FRAMES = 8
 /** Largest piece of a streamed body in one frame. */
 const PIECE_BYTES = 128 * 1024
@@ -27,8 +27,6 @@ export class Link {
   readonly #events: LinkEvents
   readonly #writer: FrameWriter
   readonly #reader: FrameReader
-  #unflushed = 0
-  #isPlanned = false
   #isOver = false
   #lastId = 0
 
@@ -39,7 +37,7 @@ export class Link {
     this.#writer = new FrameWriter(bytes => {
       if (socket.writable) socket.write(bytes)
       return socket.writableLength === 0
-    })
+    }, FLUSH_FRAMES)
     this.#reader = new FrameReader((kind, id, header, body) => {
       if (!this.#isOver) events.onFrame(kind, id, header, body)
     }, moreBodyBytes)
@@ -64,11 +62,6 @@ export class Link {
     // The writer joins a short one with its header and hands a long one on: the memory it views may be used again before it is written.
     const isLong = body !== null && lengthOf(body) > SMALL_BODY_BYTES
     this.#writer.add(kind, id, header, isLong ? copyOf(body) : body)
-    this.#unflushed += 1
-    if (this.#unflushed === FLUSH_FRAMES) this.#flush()
-    if (this.#isPlanned) return
-    this.#isPlanned = true
-    setImmediate(this.#flushLater)
   }
 
   /** A piece of a streamed body, in frames that the other side takes. */
@@ -79,7 +72,7 @@ export class Link {
 
   close(): void {
     if (this.#isOver) return
-    this.#flush()
+    this.#writer.flush()
     this.#isOver = true
     this.#socket.end()
   }
@@ -92,16 +85,6 @@ export class Link {
       if (this.#isOver) resolve()
       else this.close()
     })
-  }
-
-  readonly #flushLater = (): void => {
-    this.#isPlanned = false
-    this.#flush()
-  }
-
-  #flush(): void {
-    this.#unflushed = 0
-    if (!this.#isOver) this.#writer.flush()
   }
 
   #read(bytes: Buffer): void {
