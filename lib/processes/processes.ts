@@ -120,7 +120,8 @@ export class Processes {
     this.#isOpen = true
     this.#sockets = sockets
     for (const place of this.#places) this.#start(place)
-    this.#planBalance()
+    // Now and then, who has far more connections than the others lets some go.
+    this.#balanceTimer.repeat(BALANCE_MS, () => this.#balance())
   }
 
   /** A tree is in force here. Resolves when no acceptor answers by an older one: each has confirmed it, or is gone. */
@@ -242,14 +243,6 @@ export class Processes {
     const why = reason ?? 'it was asked to end'
     journal.log('warn', `a gateway process is gone (${why}): another one follows in ${delay} ms`)
     place.timer.set(delay, () => this.#start(place))
-  }
-
-  /** Now and then, who has far more connections than the others lets some go. */
-  #planBalance(): void {
-    this.#balanceTimer.set(BALANCE_MS, () => {
-      this.#balance()
-      this.#planBalance()
-    })
   }
 
   #balance(): void {

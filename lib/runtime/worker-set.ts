@@ -100,15 +100,12 @@ export class WorkerSet implements WorkerOwner, OlderSet {
       if (this.loadError !== null && now - this.#failedAt >= LOAD_RETRY_MS) this.load()
       if (this.#standIn.take(call)) return
       if (this.#preparation.isDone) {
-        call.phase = 'waiting'
-        call.startedAt = now
-        this.#backlog.push(call)
+        this.#backlog.push(call, now)
         this.startLoad()
         return
       }
     }
     if (!this.#preparation.isDone) {
-      call.phase = 'waiting'
       this.#preparation.hold(call, now)
       return
     }
@@ -120,9 +117,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
         return
       }
     }
-    call.phase = 'waiting'
-    call.startedAt = now
-    this.#backlog.push(call)
+    this.#backlog.push(call, now)
     this.#grow(now)
   }
 
@@ -138,9 +133,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   /** How many workers the function has at a socket: the next start goes where there are fewest. */
   loadOf(socketIndex: number): number {
-    let count = 0
-    for (const worker of this.workers) if (worker.socketIndex === socketIndex) count++
-    return count
+    return this.workers.filter(worker => worker.socketIndex === socketIndex).length
   }
 
   /** Starts workers until there are `count`, and keeps that many. */
@@ -358,7 +351,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     // Those that wait at the previous version came first.
     const later = this.#backlog.takeAll()
     this.#standIn.end(true)
-    for (const call of later) this.#backlog.push(call)
+    for (const call of later) this.#backlog.push(call, call.startedAt)
     if (isFix) this.#options.onFixed?.(this.fn)
     if (!this.#backlog.isEmpty) this.#grow(now)
     this.#warm.fill()
@@ -449,9 +442,8 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     const now = this.clock.monotonic()
     const waiting = this.#backlog.size
     if (waiting === 0) return
-    let starting = 0
-    for (const worker of this.workers) if (worker.state === 'starting') starting++
-    if (starting === 0 && this.#crashLoop.errorAt(now) === null) {
+    const isHelpComing = this.workers.some(({ state }) => state === 'starting')
+    if (!isHelpComing && this.#crashLoop.errorAt(now) === null) {
       const waitsSince = this.#backlog.first?.startedAt ?? null
       const look = { now, answers: this.answers, workerCount: this.workers.length, waitsSince }
       const wanted = Math.min(waiting, this.#growth.toAdd(look))
