@@ -1,12 +1,14 @@
 /** The private line between the first process and an acceptor: frames both ways over an unnamed pair of sockets. Owner: page processes/processes. */
 
 import type { Socket } from 'node:net'
+import { finished } from 'node:stream/promises'
 import type { Settings } from '../config/settings.ts'
 import type { EndpointPath } from '../control/control-plane.ts'
 import { type Bytes, copyOf, lengthOf } from '../core/byte-pool.ts'
 import { ERROR_STATUS, type ErrorCode, GatewayError, type Warning } from '../core/errors.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
+import type { FailedCall } from '../observe/journal.ts'
 import type { MetricCounts } from '../observe/metrics.ts'
 import type { StartedWorker, WorkerExit } from '../runtime/socket-worker.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, parseHeader, SMALL_BODY_BYTES } from '../runtime/wire-protocol.ts'
@@ -78,13 +80,9 @@ export class Link {
   }
 
   /** Resolves when everything sent so far is with the other process, or cannot be. */
-  finish(): Promise<void> {
-    return new Promise(resolve => {
-      this.#socket.once('close', () => resolve())
-      this.#socket.once('finish', () => resolve())
-      if (this.#isOver) resolve()
-      else this.close()
-    })
+  async finish(): Promise<void> {
+    this.close()
+    await finished(this.#socket, { readable: false }).catch(() => {})
   }
 
   #read(bytes: Buffer): void {
@@ -223,11 +221,6 @@ export type ToAcceptor =
   | { kind: 'drain' }
   | { kind: 'close'; timeoutMs: number }
 
-interface ReportedCall {
-  id: string
-  trace: string
-}
-
 export type FromAcceptor =
   | { kind: 'serving'; generation: number }
   | { kind: 'adopted'; generation: number }
@@ -241,9 +234,15 @@ export type FromAcceptor =
       connections: number
     }
   /** A failed call of which only its acceptor knows; `error` is a header of the line. */
-  | { kind: 'failed'; key: string | null; call: ReportedCall & { method: string; path: string }; error: string }
+  | { kind: 'failed'; key: string | null; call: Omit<FailedCall, 'fn'>; error: string }
   /** Output of a function in a worker of an acceptor; `call` is null outside any call. */
-  | { kind: 'output'; key: string; stream: 'stdout' | 'stderr'; text: string; call: ReportedCall | null }
+  | {
+      kind: 'output'
+      key: string
+      stream: 'stdout' | 'stderr'
+      text: string
+      call: Pick<FailedCall, 'id' | 'trace'> | null
+    }
   /** A worker failed to load or ended by itself. */
   | { kind: 'workerFailed'; key: string; error: string }
   | { kind: 'log'; level: 'info' | 'warn' | 'error'; message: string }
