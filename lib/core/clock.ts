@@ -36,6 +36,14 @@ export class Timer {
     if (isBackground) this.#timer.unref?.()
   }
 
+  /** Acts every `ms` milliseconds until it is cleared, which `act` may do. */
+  repeat(ms: number, act: () => void): void {
+    this.set(ms, () => {
+      this.repeat(ms, act)
+      act()
+    })
+  }
+
   clear(): void {
     if (this.#timer !== null) this.#clock.clearTimeout(this.#timer)
     this.#timer = null

@@ -403,7 +403,7 @@ export function createInstallers(context: GatewayContext): Installer[] {
     onNote: (text: string): void => journal.log('warn', text),
     onInfer: (text: string): void => journal.log('info', text),
   }
-  const toolFinder = (tool: 'uv' | 'npm' | 'composer') => () => findTool({ tool, binaries, path: hostEnv.PATH ?? '' })
+  const toolFinder = (tool: 'uv' | 'npm' | 'composer') => () => findTool(tool, binaries, hostEnv.PATH ?? '')
   const python = createPythonStep({
     ...{ ...shared, settings, findUv: toolFinder('uv') },
     imports: new PythonImports({ script: runtimeFile('python/infer.py'), env: toPythonHostEnv(hostEnv) }),

@@ -157,7 +157,7 @@ type Tool = (typeof TOOLS)[number][1][number]
 function checkTool(runtime: RuntimeName, tools: readonly Tool[], { settings, host }: Examined): DoctorCheck[] {
   const id = `tool.${runtime}`
   for (const tool of tools) {
-    const path = findTool({ tool, binaries: settings.binaries, path: host.hostEnv.PATH ?? '' })
+    const path = findTool(tool, settings.binaries, host.hostEnv.PATH ?? '')
     if (path !== null) return [check(id, `${tool} at ${path}`)]
   }
   const [first] = tools

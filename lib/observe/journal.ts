@@ -36,7 +36,7 @@ interface CallOrigin {
   trace: string
 }
 
-interface FailedCall extends CallOrigin {
+export interface FailedCall extends CallOrigin {
   /** null when none was found yet. */
   fn: FunctionVersion | null
   method: string

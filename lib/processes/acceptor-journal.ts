@@ -7,6 +7,7 @@ import { isRuntimeName, toFunctionKey } from '../core/identity.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { AccessLogFormat } from '../observe/access-log.ts'
 import type { RequestRecord } from '../observe/events.ts'
+import type { FailedCall } from '../observe/journal.ts'
 import { MAX_LOG_LINE_BYTES, type WrittenLine } from '../observe/line-buffer.ts'
 import { isFailure } from '../observe/log-line.ts'
 import { KIND } from '../runtime/wire-protocol.ts'
@@ -26,8 +27,6 @@ interface AcceptorJournalOptions {
   /** True for a failure that the first process knows. */
   wasReported: (error: GatewayError) => boolean
 }
-
-type FailedCall = { fn: FunctionVersion | null; id: string; trace: string; method: string; path: string }
 
 export class AcceptorJournal {
   /** True while the first process has listeners for requests. */

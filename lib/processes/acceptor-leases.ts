@@ -19,7 +19,7 @@ import {
   WorkerEnd,
   type WorkerSource,
 } from '../runtime/socket-worker.ts'
-import { WorkerSet } from '../runtime/worker-set.ts'
+import { type FunctionEvents, WorkerSet } from '../runtime/worker-set.ts'
 import { type FromAcceptor, fromErrorHeader, type LeaseMessage, type WorkerMessage } from './link.ts'
 
 /** Calls of a function within one look, from which on a lease is asked for. */
@@ -50,15 +50,13 @@ export class Lease {
   }
 }
 
-interface AcceptorLeasesOptions {
+interface AcceptorLeasesOptions extends Pick<FunctionEvents, 'onLog' | 'onFailure'> {
   clock: Clock
   /** Memory for bodies on their way from workers to clients. */
   pool: BytePool
   workers: RemoteWorkers
   processes: number
   post: (message: FromAcceptor) => void
-  onLog(fn: FunctionVersion, stream: 'stdout' | 'stderr', text: string): void
-  onFailure: ConstructorParameters<typeof WorkerSet>[0]['onFailure']
 }
 
 export class AcceptorLeases {
@@ -200,18 +198,17 @@ export class RemoteWorkers {
     }
     const asked = this.#asked.get(ask)
     this.#asked.delete(ask)
-    if (message.kind === 'worker') this.#handleStarted(ask, asked, message.worker)
-    else asked?.reject(fromErrorHeader(message.error) ?? new GatewayError('RUNTIME_DOWN', 'runtime down'))
-  }
-
-  #handleStarted(ask: number, asked: Asked | undefined, started: Omit<StartedWorker, 'kill' | 'ended'>): void {
     if (asked === undefined) return
+    if (message.kind === 'noWorker') {
+      asked.reject(fromErrorHeader(message.error) ?? new GatewayError('RUNTIME_DOWN', 'runtime down'))
+      return
+    }
     const end = new WorkerEnd()
     this.#live.set(ask, end)
-    asked.worker.socketIndex = started.socketIndex
+    asked.worker.socketIndex = message.worker.socketIndex
     const kill = (graceMs: number): void => {
       if (end.exit === null) this.#post({ kind: 'stopWorker', ask, graceMs })
     }
-    asked.resolve({ ...started, kill, ended: end.ended })
+    asked.resolve({ ...message.worker, kill, ended: end.ended })
   }
 }

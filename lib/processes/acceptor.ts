@@ -123,7 +123,10 @@ export class Acceptor {
     }
     this.#servers = begin.fds.map(() => new HttpServer(server))
     await Promise.all(this.#servers.map((server, at) => server.listenOn(begin.fds[at]!)))
-    this.#planCount()
+    this.#countTimer.repeat(COUNT_MS, () => {
+      this.#count()
+      this.#leases.look()
+    })
   }
 
   /** Puts a tree in force: the first process read it. */
@@ -167,14 +170,12 @@ export class Acceptor {
     switch (message.kind) {
       case 'adopt':
         await this.#adopt(message)
-        this.#options.post({ kind: 'adopted', generation: message.generation })
-        return
+        return this.#options.post({ kind: 'adopted', generation: message.generation })
       case 'wants':
         this.#journal.wantsRequests = message.requests
         return
       case 'count':
-        this.#count(message.id)
-        return
+        return this.#count(message.id)
       case 'drain':
         this.#lifecycle.draining = true
         return
@@ -186,8 +187,7 @@ export class Acceptor {
         this.#leases.take(message)
         return
       case 'recall':
-        this.#leases.recall(message.id)
-        return
+        return this.#leases.recall(message.id)
       case 'close':
         return this.#close(message.timeoutMs)
       default:
@@ -254,14 +254,6 @@ export class Acceptor {
       ...shared,
       catalog: () => this.#catalog!,
       control: controlPort === null ? this.#control.handle : refuse,
-    })
-  }
-
-  #planCount(): void {
-    this.#countTimer.set(COUNT_MS, () => {
-      this.#count()
-      this.#leases.look()
-      this.#planCount()
     })
   }
 }

@@ -11,7 +11,7 @@ import { GatewayError, toGatewayError } from '../core/errors.ts'
 import type { HttpHandler } from '../http/public.ts'
 import type { Admission, AdmissionCall } from '../invocation/admission.ts'
 import type { Call, Invoker } from '../invocation/invoke.ts'
-import type { Journal } from '../observe/journal.ts'
+import type { FailedCall, Journal } from '../observe/journal.ts'
 import { type CallHost, RuntimeCall } from '../runtime/call.ts'
 import type { Dispatcher } from '../runtime/dispatcher.ts'
 import { isStreamHead } from '../runtime/socket-worker.ts'
@@ -239,7 +239,7 @@ class RelayedCall extends RuntimeCall implements AdmissionCall {
   }
 
   /** Facts of the request from the event, read when something is logged. */
-  get #origin(): { id: string; trace: string; method: string; path: string } {
+  get #origin(): Omit<FailedCall, 'fn'> {
     const { id, trace, method, path } = parseHeader(this.header)
     return { id: String(id), trace: String(trace), method: String(method), path: String(path) }
   }

@@ -6,6 +6,7 @@
  */
 
 import type { IncomingMessage } from 'node:http'
+import { Readable } from 'node:stream'
 import { GatewayError } from '../core/errors.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { MemoryRequest, MemoryResponse, MemorySocket } from '../http/inject.ts'
@@ -154,10 +155,8 @@ export class ControlCall {
   readonly #id: number
   readonly #ask: ControlAsk
   readonly #onOver: () => void
-  readonly #pieces: Buffer[] = []
-  #isBodyOver: boolean
-  /** Wakes a reader that waits for the next piece. */
-  #wake: () => void = () => {}
+  /** Pieces are asked for one at a time, when the handler reads. */
+  readonly #body = new Readable({ highWaterMark: 0, read: () => this.#line.send(KIND.more, this.#id, '') })
   #response: MemoryResponse | null = null
   /** Pieces that came before it was known whether the response is whole. */
   #held: Buffer[] = []
@@ -174,13 +173,13 @@ export class ControlCall {
     this.#id = id
     this.#ask = parseHeader(header) as unknown as ControlAsk
     this.#onOver = onOver
-    this.#isBodyOver = !this.#ask.hasBody
+    if (!this.#ask.hasBody) this.#body.push(null)
     this.#socket = new MemorySocket(this.#ask.address)
   }
 
   run(handle: HttpHandler): void {
     const { method, url, headers } = this.#ask
-    const request = new MemoryRequest(this.#socket, method, url, headers, this.#body())
+    const request = new MemoryRequest(this.#socket, method, url, headers, this.#body)
     const response = new MemoryResponse(this.#socket, {
       // Whether more follows is known when the piece of the event loop that began the answer is through.
       onHead: () => setImmediate(() => this.#open(response)),
@@ -203,11 +202,8 @@ export class ControlCall {
       this.#ungranted -= Number(parseHeader(header).bytes) || 0
       if (this.#ungranted < WINDOW_BYTES) this.#response?.drained()
     } else if (kind === KIND.cancel) this.abandon()
-    else {
-      if (kind === KIND.chunk) this.#pieces.push(Buffer.from(body))
-      else if (kind === KIND.end) this.#isBodyOver = true
-      this.#wake()
-    }
+    else if (kind === KIND.chunk) this.#body.push(Buffer.from(body))
+    else if (kind === KIND.end) this.#body.push(null)
   }
 
   /** The client is gone, or has its whole answer. */
@@ -215,20 +211,6 @@ export class ControlCall {
     this.#isOver = true
     this.#onOver()
     this.#socket.close()
-  }
-
-  async *#body(): AsyncGenerator<Buffer> {
-    for (;;) {
-      const piece = this.#pieces.shift()
-      if (piece !== undefined) yield piece
-      else if (this.#isBodyOver) return
-      else {
-        this.#line.send(KIND.more, this.#id, '')
-        await new Promise<void>(resolve => {
-          this.#wake = resolve
-        })
-      }
-    }
   }
 
   #write(response: MemoryResponse, chunk: Buffer): boolean {

@@ -1,17 +1,19 @@
 /** The private line between the first process and an acceptor: frames both ways over an unnamed pair of sockets. Owner: page processes/processes. */
 
 import type { Socket } from 'node:net'
+import { finished } from 'node:stream/promises'
 import type { Settings } from '../config/settings.ts'
 import type { EndpointPath } from '../control/control-plane.ts'
 import { type Bytes, copyOf, lengthOf } from '../core/byte-pool.ts'
 import { ERROR_STATUS, type ErrorCode, GatewayError, type Warning } from '../core/errors.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { Listening } from '../http/server.ts'
+import type { FailedCall } from '../observe/journal.ts'
 import type { MetricCounts } from '../observe/metrics.ts'
 import type { StartedWorker, WorkerExit } from '../runtime/socket-worker.ts'
 import { FrameReader, FrameWriter, KIND, type Kind, parseHeader, SMALL_BODY_BYTES } from '../runtime/wire-protocol.ts'
 
-/** Frames that wait for the end of a poll phase to leave in one write; this many leave at once. */
+/** Frames that leave in one write before the end of a poll phase. */
 const FLUSH_FRAMES = 8
 /** Largest piece of a streamed body in one frame. */
 const PIECE_BYTES = 128 * 1024
@@ -27,8 +29,6 @@ export class Link {
   readonly #events: LinkEvents
   readonly #writer: FrameWriter
   readonly #reader: FrameReader
-  #unflushed = 0
-  #isPlanned = false
   #isOver = false
   #lastId = 0
 
@@ -39,7 +39,7 @@ export class Link {
     this.#writer = new FrameWriter(bytes => {
       if (socket.writable) socket.write(bytes)
       return socket.writableLength === 0
-    })
+    }, FLUSH_FRAMES)
     this.#reader = new FrameReader((kind, id, header, body) => {
       if (!this.#isOver) events.onFrame(kind, id, header, body)
     }, moreBodyBytes)
@@ -64,11 +64,6 @@ export class Link {
     // The writer joins a short one with its header and hands a long one on: the memory it views may be used again before it is written.
     const isLong = body !== null && lengthOf(body) > SMALL_BODY_BYTES
     this.#writer.add(kind, id, header, isLong ? copyOf(body) : body)
-    this.#unflushed += 1
-    if (this.#unflushed === FLUSH_FRAMES) this.#flush()
-    if (this.#isPlanned) return
-    this.#isPlanned = true
-    setImmediate(this.#flushLater)
   }
 
   /** A piece of a streamed body, in frames that the other side takes. */
@@ -79,29 +74,15 @@ export class Link {
 
   close(): void {
     if (this.#isOver) return
-    this.#flush()
+    this.#writer.flush()
     this.#isOver = true
     this.#socket.end()
   }
 
   /** Resolves when everything sent so far is with the other process, or cannot be. */
-  finish(): Promise<void> {
-    return new Promise(resolve => {
-      this.#socket.once('close', () => resolve())
-      this.#socket.once('finish', () => resolve())
-      if (this.#isOver) resolve()
-      else this.close()
-    })
-  }
-
-  readonly #flushLater = (): void => {
-    this.#isPlanned = false
-    this.#flush()
-  }
-
-  #flush(): void {
-    this.#unflushed = 0
-    if (!this.#isOver) this.#writer.flush()
+  async finish(): Promise<void> {
+    this.close()
+    await finished(this.#socket, { readable: false }).catch(() => {})
   }
 
   #read(bytes: Buffer): void {
@@ -240,11 +221,6 @@ export type ToAcceptor =
   | { kind: 'drain' }
   | { kind: 'close'; timeoutMs: number }
 
-interface ReportedCall {
-  id: string
-  trace: string
-}
-
 export type FromAcceptor =
   | { kind: 'serving'; generation: number }
   | { kind: 'adopted'; generation: number }
@@ -258,9 +234,15 @@ export type FromAcceptor =
       connections: number
     }
   /** A failed call of which only its acceptor knows; `error` is a header of the line. */
-  | { kind: 'failed'; key: string | null; call: ReportedCall & { method: string; path: string }; error: string }
+  | { kind: 'failed'; key: string | null; call: Omit<FailedCall, 'fn'>; error: string }
   /** Output of a function in a worker of an acceptor; `call` is null outside any call. */
-  | { kind: 'output'; key: string; stream: 'stdout' | 'stderr'; text: string; call: ReportedCall | null }
+  | {
+      kind: 'output'
+      key: string
+      stream: 'stdout' | 'stderr'
+      text: string
+      call: Pick<FailedCall, 'id' | 'trace'> | null
+    }
   /** A worker failed to load or ended by itself. */
   | { kind: 'workerFailed'; key: string; error: string }
   | { kind: 'log'; level: 'info' | 'warn' | 'error'; message: string }

@@ -57,6 +57,9 @@ interface ProcessesOptions {
   addresses: () => readonly Listening[]
 }
 
+/** What a message of an acceptor does. */
+type MessageHandlers = { [Kind in FromAcceptor['kind']]: (message: Extract<FromAcceptor, { kind: Kind }>) => void }
+
 /** A place that an acceptor has: the acceptor of now, or the time until the next. */
 interface Place {
   acceptor: AcceptorProcess | null
@@ -117,7 +120,8 @@ export class Processes {
     this.#isOpen = true
     this.#sockets = sockets
     for (const place of this.#places) this.#start(place)
-    this.#planBalance()
+    // Now and then, who has far more connections than the others lets some go.
+    this.#balanceTimer.repeat(BALANCE_MS, () => this.#balance())
   }
 
   /** A tree is in force here. Resolves when no acceptor answers by an older one: each has confirmed it, or is gone. */
@@ -167,7 +171,7 @@ export class Processes {
       sockets: this.#sockets,
       begin: { settings, controlPaths, addresses: addresses(), wantsRequests, processes, tree: this.#tree! },
       onLines: bytes => journal.requestLines(bytes, line => toLineRecord(line, this.#functions)),
-      onMessage: message => this.#handle(place, acceptor, lent, message),
+      onMessage: message => handlers[message.kind]?.(message as never),
       onEnd: reason => {
         lent.close()
         this.#leases.drop(acceptor)
@@ -181,61 +185,44 @@ export class Processes {
       findFunction: key => this.#functions.get(key) ?? null,
       post: message => acceptor.post(message),
     })
+    const handlers = this.#handlersOf(place, acceptor, lent)
     place.acceptor = acceptor
   }
 
-  #handle(place: Place, acceptor: AcceptorProcess, lent: LentWorkers, message: FromAcceptor): void {
+  #handlersOf(place: Place, acceptor: AcceptorProcess, lent: LentWorkers): MessageHandlers {
     const { journal, metrics, edgeResults } = this.#options
-    switch (message.kind) {
-      case 'serving':
+    return {
+      serving: () => {
         if (this.#isDraining) acceptor.post({ kind: 'drain' })
-        return
-      case 'counts':
-        if (message.counts !== null) metrics.add(message.counts)
-        if (message.edge !== null) addTo(edgeResults, message.edge)
-        this.#leases.note(acceptor, message.used)
-        place.connections = message.connections
-        return
-      case 'ask':
-        // A function that cannot be prepared fails its calls with the reason.
-        this.#leases.ask(acceptor, message.key).catch(() => {})
-        return
-      case 'returned':
-        this.#leases.end(acceptor, message.id, message.used)
-        return
-      case 'freed':
-        this.#leases.free(acceptor, message.id)
-        return
-      case 'startWorker':
-        lent.start(message)
-        return
-      case 'stopWorker':
-        lent.stop(message.ask, message.graceMs)
-        return
-      case 'log':
-        journal.log(message.level, message.message)
-        return
-      case 'warning':
-        journal.warn(message.warning)
-        return
-      case 'output': {
-        const fn = this.#findLast(message.key)
-        if (fn !== null) journal.output(fn, message.stream, journal.secrets.hide(fn, message.text), message.call)
-        return
-      }
-      case 'failed': {
-        const error = fromErrorHeader(message.error)
-        const fn = this.#findLast(message.key ?? '')
-        if (error !== null) journal.callFailed({ fn, ...message.call }, error)
-        return
-      }
-      case 'workerFailed': {
-        const error = fromErrorHeader(message.error)
-        const fn = this.#findLast(message.key)
+      },
+      adopted: () => {},
+      counts: ({ counts, edge, used, connections }) => {
+        if (counts !== null) metrics.add(counts)
+        if (edge !== null) addTo(edgeResults, edge)
+        this.#leases.note(acceptor, used)
+        place.connections = connections
+      },
+      // A function that cannot be prepared fails its calls with the reason.
+      ask: ({ key }) => void this.#leases.ask(acceptor, key).catch(() => {}),
+      returned: ({ id, used }) => this.#leases.end(acceptor, id, used),
+      freed: ({ id }) => this.#leases.free(acceptor, id),
+      startWorker: message => lent.start(message),
+      stopWorker: ({ ask, graceMs }) => lent.stop(ask, graceMs),
+      log: ({ level, message }) => journal.log(level, message),
+      warning: ({ warning }) => journal.warn(warning),
+      output: ({ key, stream, text, call }) => {
+        const fn = this.#findLast(key)
+        if (fn !== null) journal.output(fn, stream, journal.secrets.hide(fn, text), call)
+      },
+      failed: ({ key, call, error: header }) => {
+        const error = fromErrorHeader(header)
+        if (error !== null) journal.callFailed({ fn: this.#findLast(key ?? ''), ...call }, error)
+      },
+      workerFailed: ({ key, error: header }) => {
+        const error = fromErrorHeader(header)
+        const fn = this.#findLast(key)
         if (error !== null && fn !== null) journal.failure(fn, journal.secrets.hideIn(fn, error))
-        return
-      }
-      default:
+      },
     }
   }
 
@@ -256,14 +243,6 @@ export class Processes {
     const why = reason ?? 'it was asked to end'
     journal.log('warn', `a gateway process is gone (${why}): another one follows in ${delay} ms`)
     place.timer.set(delay, () => this.#start(place))
-  }
-
-  /** Now and then, who has far more connections than the others lets some go. */
-  #planBalance(): void {
-    this.#balanceTimer.set(BALANCE_MS, () => {
-      this.#balance()
-      this.#planBalance()
-    })
   }
 
   #balance(): void {

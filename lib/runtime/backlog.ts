@@ -28,7 +28,10 @@ export class Backlog {
     return this.#calls[this.#at]
   }
 
-  push(call: RuntimeCall): void {
+  /** @param now - monotonic ms since when it waits */
+  push(call: RuntimeCall, now: number): void {
+    call.phase = 'waiting'
+    call.startedAt = now
     this.#calls.push(call)
   }
 
@@ -293,8 +296,7 @@ export class Preparation {
 
   /** Puts a call into the backlog until it is done, or the call has waited too long. */
   hold(call: RuntimeCall, now: number): void {
-    this.#options.backlog.push(call)
-    call.startedAt = now
+    this.#options.backlog.push(call, now)
     if (!this.#timer.isSet) this.#giveUpIn(this.#waitMs)
     this.begin()
   }

@@ -101,7 +101,7 @@ export function findProgram(
     return { path: process.execPath, problem: null }
   const tools = configured === '' ? info.names : [info.tool]
   for (const tool of tools) {
-    const path = findTool({ tool, binaries, path: pathText })
+    const path = findTool(tool, binaries, pathText)
     if (path !== null) return { path, problem: null }
   }
   const problem =
@@ -160,20 +160,11 @@ function toFix(runtime: RuntimeName, { setting, inImage }: ProgramInfo, isThere 
   return isInImage() ? inImage : `${toInstallHint(runtime, isThere)} or set ${setting}`
 }
 
-/** A tool beside the runtimes, such as `uv`. */
-interface Tool {
-  tool: string
-  /** `Settings.binaries`. */
-  binaries: Readonly<Record<string, string>>
-  /** The PATH to search. */
-  path: string
-}
-
-/** Full path of a tool; null when it is not there. */
-export function findTool({ tool, binaries, path }: Tool): string | null {
+/** As `findProgram`, for a tool such as `uv`. @returns full path; null when it is not there */
+export function findTool(tool: string, binaries: Readonly<Record<string, string>>, pathText: string): string | null {
   const configured = binaries[tool] ?? ''
   if (configured.includes('/')) return toExecutable(resolve(configured))
-  return findOnPath(configured === '' ? tool : configured, path)
+  return findOnPath(configured === '' ? tool : configured, pathText)
 }
 
 /** Full path of a program, null when no folder of PATH has it. */

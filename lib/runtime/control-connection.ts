@@ -141,7 +141,7 @@ export class ControlConnection {
       case KIND.ready:
         if (this.#isReady) return
         this.#isReady = true
-        this.#ping()
+        this.#timer.repeat(PING_INTERVAL_MS, () => this.#ping())
         onReady(toInfo(header))
         return
       case KIND.started:
@@ -192,15 +192,11 @@ export class ControlConnection {
   }
 
   #ping(): void {
-    this.#timer.set(PING_INTERVAL_MS, () => {
-      if (this.#misses >= PING_MISSES) {
-        this.#lose(`no answer for ${(PING_INTERVAL_MS * PING_MISSES) / 1000} s`)
-        return
-      }
+    if (this.#misses >= PING_MISSES) this.#lose(`no answer for ${(PING_INTERVAL_MS * PING_MISSES) / 1000} s`)
+    else {
       this.#misses += 1
       this.#send(KIND.ping, 0, '')
-      this.#ping()
-    })
+    }
   }
 
   #send(kind: Kind, id: number, header: string): void {

@@ -56,7 +56,7 @@ export class Dispatcher {
   readonly #leaving = new Set<WorkerSet>()
   /** Of the functions that have a set. */
   readonly #stamps = new Map<string, string>()
-  readonly #lent = new Set<LentWorker>()
+  readonly lentWorkers = new Set<LentWorker>()
   #functions: ReadonlyMap<string, FunctionVersion> = new Map()
   #isClosing = false
   #emptied: (() => void) | null = null
@@ -102,7 +102,7 @@ export class Dispatcher {
 
   /** Functions that have workers, and how many, those of older versions of their files too; a key may come twice. */
   *liveWorkers(): Generator<readonly [key: string, workers: number]> {
-    for (const { fn } of this.#lent) yield [fn.key, 1]
+    for (const { fn } of this.lentWorkers) yield [fn.key, 1]
     for (const { fn, workers } of this.#allSets) if (workers.length > 0) yield [fn.key, workers.length]
   }
 
@@ -118,21 +118,17 @@ export class Dispatcher {
       const counts = countsOf(fn)
       for (const worker of workers) counts[worker.activity] += 1
     }
-    for (const { fn } of this.#lent) countsOf(fn).lent += 1
+    for (const { fn } of this.lentWorkers) countsOf(fn).lent += 1
     return byKey.values()
   }
 
   /** Counts a worker that another process calls. @returns a function for its end */
   lend(worker: LentWorker): () => void {
-    this.#lent.add(worker)
+    this.lentWorkers.add(worker)
     return () => {
-      this.#lent.delete(worker)
+      this.lentWorkers.delete(worker)
       this.#sets.get(worker.fn.key)?.watchIdle()
     }
-  }
-
-  get lentWorkers(): Iterable<LentWorker> {
-    return this.#lent
   }
 
   isWarm(key: string): boolean {
@@ -314,7 +310,7 @@ export class Dispatcher {
       isFix,
       loads: this.#loads,
       isRetired: current === undefined,
-      isLent: () => [...this.#lent].some(lent => lent.fn.key === fn.key),
+      isLent: () => [...this.lentWorkers].some(lent => lent.fn.key === fn.key),
       successor: () => this.#successorOf(fn.key),
       spawn: (owner, program) => runtime.spawn(owner, program),
       onEmpty: () => {

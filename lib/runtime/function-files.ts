@@ -111,13 +111,9 @@ export class FunctionFiles {
     const secrets = SECRET_FILES.map(name => join(fn.fnDir, name)).filter(path => this.#look(path) !== null)
     if (fn.kind === 'file') return [fn.entryPath, ...secrets]
     if (fn.fnDir !== this.#root && this.#counts.get(fn.fnDir) === 1) return [fn.fnDir]
-    const own: string[] = []
-    for (const name of readdirSync(fn.fnDir)) {
-      const path = join(fn.fnDir, name)
-      if (name.startsWith(SHARED_PREFIX) || SHARED_FOLDERS.has(name) || this.#counts.has(path)) continue
-      if (path === fn.entryPath || !this.#entries.has(path)) own.push(path)
-    }
-    return own
+    const names = readdirSync(fn.fnDir).filter(name => !name.startsWith(SHARED_PREFIX) && !SHARED_FOLDERS.has(name))
+    const paths = names.map(name => join(fn.fnDir, name)).filter(path => !this.#counts.has(path))
+    return paths.filter(path => path === fn.entryPath || !this.#entries.has(path))
   }
 
   /** True when a folder on the real way to a path lets no other function in. */

@@ -28,7 +28,8 @@ export function toProblem(error: unknown): string {
 }
 
 interface GreetingOptions {
-  secret: string
+  /** For the daemon's end null where who can connect may: on a unix socket, or on the loopback address. */
+  secret: string | null
   send(frame: Buffer): void
   /** A text that is unique to the encrypted connection below; '' where there is none. Asked for when the first proof is made. */
   binding(): string
@@ -46,13 +47,6 @@ interface Nonces {
 export function toProof(secret: string, side: keyof Nonces, nonces: Nonces, binding: string): string {
   const text = [SCHEME, side, nonces.gateway, nonces.daemon, binding].join('\n')
   return createHmac('sha256', secret).update(text).digest('base64url')
-}
-
-function toProofs(secret: string, nonces: Nonces, binding: string): Record<keyof Nonces, string> {
-  return {
-    gateway: toProof(secret, 'gateway', nonces, binding),
-    daemon: toProof(secret, 'daemon', nonces, binding),
-  }
 }
 
 /** Constant time for texts of the right length; the length of a proof is not secret. */
@@ -78,22 +72,23 @@ function checkNonce(nonce: unknown, problem: string): string {
  */
 export function greetDaemon(
   reader: FrameReader,
-  { secret, send, binding }: GreetingOptions,
+  { secret, send, binding }: GreetingOptions & { secret: string },
   onProven: () => void,
 ): void {
   const nonce = toNonce()
-  let proofs: Record<keyof Nonces, string> | null = null
+  let proofOf: ((side: keyof Nonces) => string) | null = null
   reader.guard([KIND.hello, KIND.error], (kind, _id, header) => {
     const fields = parseHeader(header)
     if (kind === KIND.error) {
       const reason = typeof fields.message === 'string' ? fields.message : 'it gives no reason'
       throw new GreetingError(`the daemon refuses: ${escapeUnsafe(reason.slice(0, MAX_REASON_CHARS))}`)
     }
-    if (proofs === null) {
+    if (proofOf === null) {
       const nonces = { gateway: nonce, daemon: checkNonce(fields.nonce, 'the daemon sends no challenge') }
-      proofs = toProofs(secret, nonces, binding())
-      send(encodeHello({ proof: proofs.gateway }))
-    } else if (isProof(fields.proof, proofs.daemon)) {
+      const bound = binding()
+      proofOf = side => toProof(secret, side, nonces, bound)
+      send(encodeHello({ proof: proofOf('gateway') }))
+    } else if (isProof(fields.proof, proofOf('daemon'))) {
       reader.open()
       onProven()
     } else throw new GreetingError('the daemon does not know FN_RUNTIME_SECRET: its proof is wrong')
@@ -108,11 +103,6 @@ export interface Role {
   worker: string
 }
 
-interface GatewayGreetingOptions extends Omit<GreetingOptions, 'secret'> {
-  /** Null where who can connect may: on a unix socket, or on the loopback address. */
-  secret: string | null
-}
-
 /**
  * The daemon's end, up to the `hello` that says what the connection is for. `reader.push` throws GreetingError, whose text the peer
  * may see.
@@ -120,11 +110,11 @@ interface GatewayGreetingOptions extends Omit<GreetingOptions, 'secret'> {
  */
 export function greetGateway(
   reader: FrameReader,
-  { secret, send, binding }: GatewayGreetingOptions,
+  { secret, send, binding }: GreetingOptions,
   onRole: (role: Role) => void,
 ): void {
   let isProven = secret === null
-  let proofs: Record<keyof Nonces, string> | null = null
+  let proofOf: ((side: keyof Nonces) => string) | null = null
   reader.guard([KIND.hello], (_kind, _id, header, body) => {
     const fields = parseHeader(header)
     if (body[0] !== PROTOCOL_VERSION || body.length !== 1)
@@ -133,14 +123,15 @@ export function greetGateway(
       const role = toRole(fields)
       reader.stop()
       onRole(role)
-    } else if (proofs === null) {
+    } else if (proofOf === null) {
       const problem = 'a shared secret is needed here: set FN_RUNTIME_SECRET for the gateway'
       const nonces = { gateway: checkNonce(fields.nonce, problem), daemon: toNonce() }
-      proofs = toProofs(secret!, nonces, binding())
+      const bound = binding()
+      proofOf = side => toProof(secret!, side, nonces, bound)
       send(encodeHello({ nonce: nonces.daemon }))
-    } else if (isProof(fields.proof, proofs.gateway)) {
+    } else if (isProof(fields.proof, proofOf('gateway'))) {
       isProven = true
-      send(encodeHello({ proof: proofs.daemon }))
+      send(encodeHello({ proof: proofOf('daemon') }))
     } else throw new GreetingError('the proof is wrong: FN_RUNTIME_SECRET of the gateway is not the one of the daemon')
   })
 }

@@ -35,7 +35,7 @@ interface StartedThread {
 }
 
 /** The worker that a thread serves. */
-type ThreadUser = Pick<LuaThread, 'isIdle' | 'isEnding' | 'stop'>
+type ThreadUser = Pick<Worker, 'activity' | 'stop'>
 
 /** Starts threads and keeps one in reserve: loading the interpreter takes longer than most first calls may. */
 export class LuaRuntime implements Runtime {
@@ -111,10 +111,10 @@ export class LuaRuntime implements Runtime {
     let excess = Atomics.load(this.#memory, TOTAL) - this.#memory[LIMIT]!
     if (excess <= 0) return
     const held = [...this.#users.values()].map(({ user, progress }) => ({ user, kib: Atomics.load(progress, OWN_KIB) }))
-    const leaving = held.filter(({ user }) => user.isEnding)
+    const leaving = held.filter(({ user }) => user.activity === 'ending')
     for (const { kib } of leaving) excess -= kib
     const share = this.#memory[LIMIT]! / Math.max(1, this.#memory[THREADS]! - leaving.length)
-    const idle = held.filter(({ user }) => user.isIdle)
+    const idle = held.filter(({ user }) => user.activity === 'idle')
     for (const { user, kib } of idle.sort((a, b) => b.kib - a.kib)) {
       if (excess <= 0 || kib <= share) return
       user.stop()
@@ -203,8 +203,6 @@ class LuaThread extends Worker {
   #answered = 0
   #reason: string | null = null
   readonly #loadTimer: Timer
-  /** True after it was asked to end, which takes a moment. */
-  isEnding = false
 
   /** @param startHeader - JSON text of `start` */
   constructor(set: WorkerOwner, runtime: LuaRuntime, startHeader: string) {
@@ -224,11 +222,6 @@ class LuaThread extends Worker {
     this.#flushSoon()
   }
 
-  /** True while it has no open call. */
-  get isIdle(): boolean {
-    return this.inflight.size === 0 && this.state === 'ready'
-  }
-
   protected override sendCall(call: RuntimeCall): void {
     const body = call.body && copyOf(call.body)
     this.#unsent.push(call.wireId, call.header, body)
@@ -244,7 +237,6 @@ class LuaThread extends Worker {
   protected override sendPing(): void {}
 
   protected override endNow(): void {
-    this.isEnding = true
     this.#loadTimer.clear()
     // Stops Lua code in the middle of an instruction; its earlier messages are still read.
     void this.#thread.terminate()
@@ -271,7 +263,7 @@ class LuaThread extends Worker {
     this.#start = undefined
     this.#unsent = []
     this.#given = []
-    if (!this.isEnding) this.#thread.postMessage(message, given)
+    if (this.activity !== 'ending') this.#thread.postMessage(message, given)
   }
 
   #read(message: unknown[]): void {
@@ -338,7 +330,7 @@ class LuaThread extends Worker {
     this.#loadTimer.clear()
     // If its count of begun calls shows that responses are lost, it is unknown which of the open calls were begun.
     const complete = Atomics.load(this.#progress, 0) - this.#answered <= 1
-    this.handleClosed({ reason: this.#reason ?? 'thread ended', unexpected: !this.isEnding, complete })
+    this.handleClosed({ reason: this.#reason ?? 'thread ended', unexpected: true, complete })
     this.#handleLoaded()
   }
 }

@@ -116,15 +116,12 @@ export class Runtimes {
     if (problem !== null)
       throw new Error(`FN_ISOLATION cannot be user: no process can signal as another user: ${problem}`)
     void this.#folder.removeStale()
-    this.#keepFolder()
+    if (!this.#isClosed) {
+      this.#folder.keep()
+      this.#keepTimer.repeat(KEEP_FOLDER_MS, () => this.#folder.keep())
+    }
     const used = new Set([...this.#functions.values()].map(fn => fn.runtime))
     await Promise.all([...used].map(name => this.byName.get(name)?.start()))
-  }
-
-  #keepFolder(): void {
-    if (this.#isClosed) return
-    this.#folder.keep()
-    this.#keepTimer.set(KEEP_FOLDER_MS, () => this.#keepFolder())
   }
 
   /**

@@ -166,15 +166,8 @@ export class SocketSet implements Runtime {
   /** Of the sockets that are up the one with the fewest workers of the function, in turn where several have. */
   #pick(failed: ReadonlySet<Daemon>, { set }: AskedWorker): Daemon | null {
     const inTurn = [...this.daemons.slice(this.#next), ...this.daemons.slice(0, this.#next)]
-    let best: Daemon | null = null
-    let bestLoad = Number.POSITIVE_INFINITY
-    for (const daemon of inTurn) {
-      if (daemon.state !== 'up' || failed.has(daemon)) continue
-      const load = set.loadOf(daemon.index)
-      if (load >= bestLoad) continue
-      best = daemon
-      bestLoad = load
-    }
+    const fit = inTurn.filter(daemon => daemon.state === 'up' && !failed.has(daemon))
+    const [best = null] = fit.sort((a, b) => set.loadOf(a.index) - set.loadOf(b.index))
     // Its index is from 1: that of the next one from 0.
     if (best !== null) this.#next = best.index % this.daemons.length
     return best

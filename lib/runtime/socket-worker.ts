@@ -74,10 +74,7 @@ export interface WorkerSource {
 
 /** Bytes of a worker's input that may wait for it to read before its pings are not answered any more. */
 const MAX_WAITING_PONG_BYTES = 64 * 1024
-/**
- * Frames that wait for the end of a poll phase to leave in one write; this many leave at once, for the worker to begin while the
- * rest of what the poll phase brought is read. Beside other processes of the gateway more: those have work for the processors meanwhile.
- */
+/** Frames that leave for a worker at once. Beside other processes of the gateway more: those have work for the processors meanwhile. */
 export const FLUSH_FRAMES = { alone: 8, besideOthers: 16 } as const
 /** Milliseconds a worker that ends in good order has to finish background work. */
 const WORKER_STOP_GRACE_MS = 5000
@@ -107,9 +104,6 @@ export class SocketWorker extends Worker {
   /** The socket is read into it: of the pool, it is held until the socket reads into something else. */
   #readInto: Buffer = READ_BUFFER
   #unsent: Buffer[] = []
-  #flushing = false
-  #unflushed = 0
-  readonly #flushFrames: number
   /** Monotonic ms of the last read. */
   #readAt = 0
   #socket: net.Socket | null = null
@@ -139,8 +133,7 @@ export class SocketWorker extends Worker {
     super(set, pool.leads)
     this.#lifeTimer = new Timer(set.clock)
     this.#pool = pool
-    this.#flushFrames = flushFrames
-    this.#writer = new FrameWriter(bytes => this.#write(bytes))
+    this.#writer = new FrameWriter(bytes => this.#write(bytes), flushFrames)
     this.#reader = new FrameReader((kind, id, header, body) => this.#handleFrame(kind, id, header, body), 0, pool)
     this.#writer.add(KIND.start, 0, startHeader, null)
     source.startWorker(this).then(
@@ -183,7 +176,7 @@ export class SocketWorker extends Worker {
   }
 
   protected override endGracefully(): void {
-    this.#flush()
+    this.#writer.flush()
     this.#socket?.end()
     this.#lifeTimer.set(WORKER_STOP_GRACE_MS, () => this.endNow(), true)
   }
@@ -208,7 +201,7 @@ export class SocketWorker extends Worker {
       return
     }
     // Bytes that wait in the writer follow those that were flushed before.
-    this.#flush()
+    this.#writer.flush()
     this.#socket = socket
     socket.on('error', error => {
       this.#failure ??= `connection failed: ${error.message}`
@@ -252,11 +245,6 @@ export class SocketWorker extends Worker {
     if (isLong) this.#socket?.cork()
     this.#writer.add(kind, id, header, body)
     if (isLong) this.#socket?.uncork()
-    this.#unflushed += 1
-    if (this.#unflushed === this.#flushFrames) this.#flush()
-    if (this.#flushing) return
-    this.#flushing = true
-    setImmediate(this.#flushLater)
   }
 
   readonly #toReadInto = (): Buffer => {
@@ -274,18 +262,9 @@ export class SocketWorker extends Worker {
     return true
   }
 
-  readonly #flushLater = (): void => {
-    this.#flushing = false
-    this.#flush()
-  }
-
-  #flush(): void {
-    this.#unflushed = 0
-    if (!this.#closed) this.#writer.flush()
-  }
-
   /** @returns true when the bytes are with the system */
   #write(bytes: Buffer): boolean {
+    if (this.#closed) return true
     if (this.#isOpen) return this.#hand(bytes, this.#pool.hold(bytes))
     // A request's body is in the pool, and the request may be over before its worker is there.
     this.#pool.hold(bytes)

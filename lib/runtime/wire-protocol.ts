@@ -323,16 +323,26 @@ function toLargeText(part: string, kind: number, bytes: number, limit: number): 
 const BLOCK_BYTES = 64 * 1024
 export const SMALL_BODY_BYTES = 16 * 1024
 
-/** Joins frames into few writes. The owner calls `flush`. */
+/**
+ * Joins frames into few writes: they wait for the end of a poll phase, and some leave at once, for the peer to begin while the
+ * rest of what the poll phase brought is read.
+ */
 export class FrameWriter {
   readonly #write: (bytes: Buffer) => boolean
+  readonly #maxFrames: number
+  #unflushed = 0
+  #isPlanned = false
   #block: Buffer = Buffer.allocUnsafe(BLOCK_BYTES)
   #from = 0
   #to = 0
 
-  /** @param write - returns true when it has no use for the bytes any more */
-  constructor(write: (bytes: Buffer) => boolean) {
+  /**
+   * @param write - returns true when it has no use for the bytes any more
+   * @param maxFrames - this many leave at once
+   */
+  constructor(write: (bytes: Buffer) => boolean, maxFrames: number) {
     this.#write = write
+    this.#maxFrames = maxFrames
   }
 
   /**
@@ -351,16 +361,29 @@ export class FrameWriter {
     this.#block.writeUInt32BE(id, at + 5)
     this.#block.writeUInt32BE(headerBytes, at + 9)
     this.#to = at + PREFIX_BYTES + headerBytes
-    if (body === null) return
-    const pieces = Array.isArray(body) ? body : [body]
-    if (copied < bodyBytes) this.flush()
+    if (body !== null) this.#addBody(Array.isArray(body) ? body : [body], copied === bodyBytes)
+    this.#unflushed += 1
+    if (this.#unflushed === this.#maxFrames) this.flush()
+    if (this.#isPlanned) return
+    this.#isPlanned = true
+    setImmediate(this.#flushLater)
+  }
+
+  #addBody(pieces: readonly Buffer[], isCopied: boolean): void {
+    if (!isCopied) this.flush()
     for (const piece of pieces) {
-      if (copied < bodyBytes) this.#write(piece)
-      else this.#to += piece.copy(this.#block, this.#to)
+      if (isCopied) this.#to += piece.copy(this.#block, this.#to)
+      else this.#write(piece)
     }
   }
 
+  readonly #flushLater = (): void => {
+    this.#isPlanned = false
+    this.flush()
+  }
+
   flush(): void {
+    this.#unflushed = 0
     if (this.#to === this.#from) return
     const isGone = this.#write(this.#block.subarray(this.#from, this.#to))
     if (isGone && this.#from === 0) this.#to = 0

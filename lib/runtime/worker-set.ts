@@ -42,10 +42,11 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   readonly #warm: WarmWorkers
   readonly #crashLoop: CrashLoop
   #retired: boolean
-  /** True once a worker has loaded the function. */
-  #hasLoaded = false
-  /** Why it cannot be built, installed or loaded, and monotonic ms when that was found; null when nothing is known against it. */
-  #loadError: GatewayError | null = null
+  /** True once a worker has loaded the function, also when none is left. */
+  isLoaded = false
+  /** Why the function cannot be built, installed or loaded; null when it can, or that was not tried. */
+  loadError: GatewayError | null = null
+  /** Monotonic ms when that was found. */
   #failedAt = 0
   /** True while it is to be loaded without a call. */
   #isLoading = false
@@ -88,16 +89,6 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     })
   }
 
-  /** True once a worker has loaded the function, also when none is left. */
-  get isLoaded(): boolean {
-    return this.#hasLoaded
-  }
-
-  /** Why the function cannot be built, installed or loaded; null when it can, or that was not tried. */
-  get loadError(): GatewayError | null {
-    return this.#loadError
-  }
-
   /** Why starts are delayed now, null when they are not; for health. */
   get problem(): string | null {
     return this.#crashLoop.errorAt(this.clock.monotonic())?.message ?? null
@@ -105,19 +96,16 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   dispatch(call: RuntimeCall): void {
     const now = call.handedAt === 0 ? this.clock.monotonic() : call.handedAt
-    if (!this.#hasLoaded && this.#standIn.canServe) {
-      if (this.#loadError !== null && now - this.#failedAt >= LOAD_RETRY_MS) this.load()
+    if (!this.isLoaded && this.#standIn.canServe) {
+      if (this.loadError !== null && now - this.#failedAt >= LOAD_RETRY_MS) this.load()
       if (this.#standIn.take(call)) return
       if (this.#preparation.isDone) {
-        call.phase = 'waiting'
-        call.startedAt = now
-        this.#backlog.push(call)
+        this.#backlog.push(call, now)
         this.startLoad()
         return
       }
     }
     if (!this.#preparation.isDone) {
-      call.phase = 'waiting'
       this.#preparation.hold(call, now)
       return
     }
@@ -129,9 +117,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
         return
       }
     }
-    call.phase = 'waiting'
-    call.startedAt = now
-    this.#backlog.push(call)
+    this.#backlog.push(call, now)
     this.#grow(now)
   }
 
@@ -147,30 +133,23 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   /** How many workers the function has at a socket: the next start goes where there are fewest. */
   loadOf(socketIndex: number): number {
-    let count = 0
-    for (const worker of this.workers) if (worker.socketIndex === socketIndex) count++
-    return count
+    return this.workers.filter(worker => worker.socketIndex === socketIndex).length
   }
 
   /** Starts workers until there are `count`, and keeps that many. */
   warm(count: number): void {
     this.#warm.wanted = Math.min(count, this.#maxWorkers)
-    this.prepare()
-    this.#warm.fill()
-  }
-
-  /** Begins to make what its workers need, before a call asks for it. */
-  prepare(): void {
     this.#preparation.begin()
+    this.#warm.fill()
   }
 
   /** Makes what its workers need and starts the first one, before a call asks for it. */
   load(): void {
-    if (this.#hasLoaded || this.#retired) return
+    if (this.isLoaded || this.#retired) return
     this.#isLoading = true
     this.#failedAt = this.clock.monotonic()
     if (this.#preparation.isDone) this.#takeLoadTurn()
-    else this.prepare()
+    else this.#preparation.begin()
   }
 
   /** Starts the first worker. Calls are not sent along: they are the previous version's if it cannot load. */
@@ -191,7 +170,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
    * @returns the set that runs until the newer one is loaded: itself, the one it waited with, or null when nothing runs
    */
   standIn(): OlderSet | null {
-    if (!this.#hasLoaded) return this.#standIn.pass()
+    if (!this.isLoaded) return this.#standIn.pass()
     const isProgram = this.#preparation.program !== null
     if (!isProgram && !this.isWarm) return null
     // A compiled program stays the same; other workers read the folder when they start.
@@ -265,7 +244,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   }
 
   handleRoom(worker: Worker, now: number): void {
-    if (!this.#hasLoaded || this.#loadError !== null) this.#handleLoaded(now)
+    if (!this.isLoaded || this.loadError !== null) this.#handleLoaded(now)
     if (worker.wantsCalls) {
       while (!this.#backlog.isEmpty && worker.hasRoom(now)) {
         const call = this.#backlog.shift()
@@ -292,7 +271,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   handleWorkerEnd(unexpected: boolean, error: GatewayError, unbegun: RuntimeCall[]): void {
     const now = this.clock.monotonic()
     this.#backlog.putBack(unbegun)
-    if (!this.#hasLoaded && this.workers.length === 0) this.#endLoad()
+    if (!this.isLoaded && this.workers.length === 0) this.#endLoad()
     if (unexpected) {
       this.#crashLoop.note(error)
       if (this.#isHeld && this.workers.length === 0) this.#handleBroken(error, this.#options.onFailure)
@@ -350,7 +329,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   /** True while calls wait for the first worker to load, because the previous version can serve them if it does not. */
   get #isHeld(): boolean {
-    return !this.#hasLoaded && this.#standIn.canServe
+    return !this.isLoaded && this.#standIn.canServe
   }
 
   #takeLoadTurn(): void {
@@ -365,14 +344,14 @@ export class WorkerSet implements WorkerOwner, OlderSet {
 
   /** A worker has loaded the function: the previous version is not needed any more. */
   #handleLoaded(now: number): void {
-    const isFix = !this.#hasLoaded && (this.#loadError !== null || this.#options.isFix === true)
-    this.#hasLoaded = true
-    this.#loadError = null
+    const isFix = !this.isLoaded && (this.loadError !== null || this.#options.isFix === true)
+    this.isLoaded = true
+    this.loadError = null
     this.#endLoad()
     // Those that wait at the previous version came first.
     const later = this.#backlog.takeAll()
     this.#standIn.end(true)
-    for (const call of later) this.#backlog.push(call)
+    for (const call of later) this.#backlog.push(call, call.startedAt)
     if (isFix) this.#options.onFixed?.(this.fn)
     if (!this.#backlog.isEmpty) this.#grow(now)
     this.#warm.fill()
@@ -383,9 +362,9 @@ export class WorkerSet implements WorkerOwner, OlderSet {
    * @param report - absent where the failure was reported already
    */
   #handleBroken(error: GatewayError, report: WorkerSetOptions['onFailure'] | null = null): void {
-    const isNews = error.message !== this.#loadError?.message
-    const isFirst = this.#loadError === null
-    this.#loadError = error
+    const isNews = error.message !== this.loadError?.message
+    const isFirst = this.loadError === null
+    this.loadError = error
     this.#failedAt = this.clock.monotonic()
     this.#endLoad()
     this.#standIn.begin(this.#backlog, error)
@@ -463,9 +442,8 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     const now = this.clock.monotonic()
     const waiting = this.#backlog.size
     if (waiting === 0) return
-    let starting = 0
-    for (const worker of this.workers) if (worker.state === 'starting') starting++
-    if (starting === 0 && this.#crashLoop.errorAt(now) === null) {
+    const isHelpComing = this.workers.some(({ state }) => state === 'starting')
+    if (!isHelpComing && this.#crashLoop.errorAt(now) === null) {
       const waitsSince = this.#backlog.first?.startedAt ?? null
       const look = { now, answers: this.answers, workerCount: this.workers.length, waitsSince }
       const wanted = Math.min(waiting, this.#growth.toAdd(look))

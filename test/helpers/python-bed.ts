@@ -25,7 +25,7 @@ const WHEELS = [
 ]
 const CACHED = fileURLToPath(new URL('../../node_modules/.cache/fngw-python/bin', import.meta.url))
 /** uv's program, null where it is not installed. */
-export const uv = findTool({ tool: 'uv', binaries: {}, path: `${CACHED}:${process.env.PATH ?? ''}` })
+export const uv = findTool('uv', {}, `${CACHED}:${process.env.PATH ?? ''}`)
 
 interface BedOptions {
   settings?: Record<string, unknown>

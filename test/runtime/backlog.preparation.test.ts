@@ -33,7 +33,6 @@ function makeBed(waitMs = 100) {
   })
   const hold = () => {
     const call = new SeenCall(fn)
-    call.phase = 'waiting'
     preparation.hold(call, clock.monotonic())
     return call
   }

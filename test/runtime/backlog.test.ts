@@ -19,7 +19,7 @@ t.test('[runtime/worker-set.1] calls come out in their order, those that nobody 
       backlog.putBack(added)
       expected.unshift(...added)
     } else {
-      for (const call of added) backlog.push(call)
+      for (const call of added) backlog.push(call, 0)
       expected.push(...added)
     }
     for (let i = 0; i < round % 5; i++) if (backlog.shift() !== (expected.shift() ?? null)) t.fail('another call')

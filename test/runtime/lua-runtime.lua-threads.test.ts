@@ -11,7 +11,9 @@ function makeThreads(totalMb: number): LuaRuntime {
   return new LuaRuntime({ workerMemoryMb: 64, luaMemoryMb: totalMb }, facts)
 }
 
-const user = { isIdle: true, isEnding: false, stop: () => {} }
+type User = Parameters<LuaRuntime['take']>[0]
+
+const user: User = { activity: 'idle', stop: () => {} }
 
 t.test('[runtime/lua-runtime.2] one started thread is kept in reserve, as long as one is needed', async t => {
   const threads = makeThreads(256)
@@ -59,15 +61,14 @@ t.test('[runtime/lua-runtime.31] no more threads are ended than there have to be
   const threads = makeThreads(limitMb)
   t.teardown(() => threads.close())
   // Each takes some megabytes for itself: together more than all may, and each more than its share.
-  const users: { isIdle: boolean; isEnding: boolean; stop: () => void }[] = []
+  const users: User[] = []
   while (threads.heldMb <= limitMb) {
-    const added = { isIdle: true, isEnding: false, stop: () => {} }
-    added.stop = () => Object.assign(added, { isIdle: false, isEnding: true })
+    const added: User = { activity: 'idle', stop: () => Object.assign(added, { activity: 'ending' }) }
     users.push(added)
     const { progress } = threads.take(added)
     await until(() => progress[1]! > 0, 30_000)
   }
-  const ended = () => users.filter(({ isEnding }) => isEnding).length
+  const ended = () => users.filter(({ activity }) => activity === 'ending').length
   threads.relieve()
   const first = ended()
   t.ok(first >= 1 && first < users.length, `${first} of ${users.length}`)

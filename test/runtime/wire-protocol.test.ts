@@ -54,7 +54,7 @@ t.test('[runtime/wire-protocol.1] every vector encodes to its bytes', async t =>
   const writer = new FrameWriter(bytes => {
     written.push(bytes)
     return false
-  })
+  }, Number.POSITIVE_INFINITY)
   for (const vector of vectors) writer.add(vector.kind, vector.id, vector.header, Buffer.from(vector.body, 'hex'))
   t.equal(written.length, 0, 'nothing leaves before the flush')
   writer.flush()
@@ -79,7 +79,7 @@ t.test('[runtime/wire-protocol.2] bodies above and below the copy limit keep the
   const writer = new FrameWriter(bytes => {
     written.push(bytes)
     return false
-  })
+  }, Number.POSITIVE_INFINITY)
   const sizes = [0, 1, 16 * 1024, 16 * 1024 + 1, 70_000, 3, 200_000]
   sizes.forEach((size, i) => {
     writer.add(KIND.chunk, i + 1, `{"n":"${'ü'.repeat(i * 30)}"}`, Buffer.alloc(size, i))
