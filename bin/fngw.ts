@@ -3,7 +3,7 @@
 
 import { readFileSync } from 'node:fs'
 import { type Command, CommanderError } from 'commander'
-import { SettingsError } from '../lib/index.ts'
+import { GatewayError, SettingsError } from '../lib/index.ts'
 import { packageFile } from '../lib/runtime/package-files.ts'
 import { createOutput } from './output.ts'
 import { toProgramName } from './program-name.ts'
@@ -43,6 +43,7 @@ try {
   // Commander has printed its own message; help and version are no failures.
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2
   else if (error instanceof UsageError || error instanceof CommandError) fail(error.message, error.exitCode)
+  else if (error instanceof GatewayError) fail(error.message, 1)
   else if (error instanceof SettingsError)
     fail([`${error.problems.length} problem(s) in the settings`, ...error.problems.map(toProblemText)].join('\n'), 2)
   else fail(`unexpected: ${(error as Error).stack ?? String(error)}`, 1)

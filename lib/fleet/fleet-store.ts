@@ -27,13 +27,13 @@ export interface StoreOptions {
   onLog: (level: 'info' | 'warn', message: string) => void
 }
 
-/** A package that only fleets need. @throws Error with the command that installs it */
+/** A package that only fleets need. @throws GatewayError with the command that installs it */
 export async function importOptional<T>(name: string, load: () => Promise<T>): Promise<T> {
   try {
     return await load()
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
-    throw new Error(`FN_STORE_URL needs the package ${name}: npm install bullmq@6 ioredis@5`)
+    throw new GatewayError('RUNTIME_DOWN', `FN_STORE_URL needs the package ${name}: npm install bullmq@6 ioredis@5`)
   }
 }
 
@@ -56,7 +56,7 @@ export class Store {
     redis.on('close', () => this.#handleGone('the connection was closed'))
   }
 
-  /** @throws Error that names the server, the reason and the remedy, unless the gateway may start without it */
+  /** @throws GatewayError that names the server, the reason and the remedy, unless the gateway may start without it */
   static async open(options: StoreOptions): Promise<Store> {
     const { Redis } = await importOptional('ioredis', () => import('ioredis'))
     const store = new Store(new Redis(options.url, toRedisOptions()), options)
@@ -64,7 +64,8 @@ export class Store {
     if (problem === null || !options.isRequiredAtStart) return store
     store.close()
     const remedy = 'correct the URL or start the server; FN_STORE_REQUIRED=0 starts the gateway without it'
-    throw new Error(`the store ${toShownUrl(options.url)} cannot be used: ${problem} (${remedy})`)
+    const message = `the store ${toShownUrl(options.url)} cannot be used: ${problem} (${remedy})`
+    throw new GatewayError('RUNTIME_DOWN', message)
   }
 
   /** A key of this fleet. */

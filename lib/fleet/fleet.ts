@@ -34,7 +34,7 @@ export class Fleet {
     this.lease = new ScheduleLease({ store, clock, id: this.id })
   }
 
-  /** @throws Error that names what is wrong: a package, the URL, the server */
+  /** @throws GatewayError that names what is wrong: a package, the URL, the server */
   static async open({ storeUrl, storePrefix, storeRequired }: Settings, clock: Clock): Promise<Fleet> {
     const log = new LateLog()
     const onLog: Log = (level, message) => log.write(level, message)
