@@ -92,7 +92,12 @@ t.test('[runtime/isolation.19] a file with a secret of the gateway must be close
     return checkIsolation(resolved, root).map(({ message, hint }) => `${message} ${hint}`)
   }
   const message = `can be read by functions (mode 644) Close it: chown 20000 ${file} && chmod 400 ${file}`
-  for (const name of ['FN_ADMIN_TOKEN_FILE', 'FN_RUNTIME_SECRET_FILE', 'FN_JOBS_CALLBACK_SECRET_FILE']) {
+  for (const name of [
+    'FN_ADMIN_TOKEN_FILE',
+    'FN_RUNTIME_SECRET_FILE',
+    'FN_JOBS_CALLBACK_SECRET_FILE',
+    'FN_STORE_URL_FILE',
+  ]) {
     chmodSync(file, 0o644)
     t.same(check(name), [`${name} ${message}`])
     t.same(check(name, { FN_ISOLATION: 'process' }), [])
