@@ -1,7 +1,7 @@
 /** The place of a function's calls among those that run and wait, and the schema that they are checked against. Owner: §2.8, §8. */
 
 import type { FunctionVersion, Policy } from '../core/catalog.ts'
-import { ERROR_STATUS, type ErrorCode, GatewayError } from '../core/errors.ts'
+import { ERROR_STATUS, GatewayError } from '../core/errors.ts'
 import { headerOf } from '../core/http-text.ts'
 import { toMaxActive } from '../core/transitions.ts'
 import type { RequestSchema, RequestTexts } from '../validation/request-schema.ts'
@@ -25,8 +25,17 @@ export interface AdmissionLimits {
 /** Seconds in `Retry-After` of a refusal, at most. */
 const MAX_RETRY_AFTER = 60
 
+const LIMIT_REFUSALS = {
+  overflow: new GatewayError('CONCURRENCY_LIMIT', 'concurrency limit reached'),
+  queueTimeout: new GatewayError('CONCURRENCY_LIMIT', 'concurrency queue timeout'),
+}
+const POOL_REFUSALS = {
+  overflow: new GatewayError('POOL_OVERFLOW', 'worker pool overflow'),
+  queueTimeout: new GatewayError('POOL_OVERFLOW', 'worker pool queue timeout'),
+}
+
 /** The refusal with its `Retry-After`: one object for each number of seconds, so that overload is cheap. */
-function toRefusal(code: ErrorCode, message: string, status: number): (waitMs: number) => GatewayError {
+function toRefusal({ code, message }: GatewayError, status: number): (waitMs: number) => GatewayError {
   const made: (GatewayError | undefined)[] = []
   return waitMs => {
     const seconds = Math.min(MAX_RETRY_AFTER, Math.max(1, Math.ceil(waitMs / 1000)))
@@ -41,7 +50,7 @@ function toRefusal(code: ErrorCode, message: string, status: number): (waitMs: n
  */
 export function toAdmissionLimits(policy: Policy): AdmissionLimits {
   const pool = policy.workerPool?.enabled ? policy.workerPool : null
-  const code = pool === null ? 'CONCURRENCY_LIMIT' : 'POOL_OVERFLOW'
+  const refusals = pool === null ? LIMIT_REFUSALS : POOL_REFUSALS
   const status = pool?.overflowStatus ?? ERROR_STATUS.CONCURRENCY_LIMIT
   const queue = pool === null ? policy.defaultQueue : null
   return {
@@ -49,8 +58,8 @@ export function toAdmissionLimits(policy: Policy): AdmissionLimits {
     maxQueue: pool?.maxQueue ?? queue?.maxQueue ?? 0,
     queueTimeoutMs: pool?.queueTimeoutMs ?? queue?.timeoutMs ?? 0,
     maxWaitMs: queue?.maxWaitMs || Number.POSITIVE_INFINITY,
-    overflow: toRefusal(code, pool === null ? 'concurrency limit reached' : 'worker pool overflow', status),
-    queueTimeout: toRefusal(code, `${pool === null ? 'concurrency' : 'worker pool'} queue timeout`, status),
+    overflow: toRefusal(refusals.overflow, status),
+    queueTimeout: toRefusal(refusals.queueTimeout, status),
   }
 }
 

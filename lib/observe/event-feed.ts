@@ -143,13 +143,11 @@ export class EventFeed {
   #keep(event: KeptEvent): void {
     this.#kept.push(event)
     this.#keptBytes += event.bytes.length
-    let first = 0
-    for (; this.#keptBytes > KEPT_BYTES; first++) {
-      const { seq, bytes } = this.#kept[first]!
+    while (this.#keptBytes > KEPT_BYTES) {
+      const { seq, bytes } = this.#kept.shift()!
       this.#dropped = seq
       this.#keptBytes -= bytes.length
     }
-    if (first > 0) this.#kept = this.#kept.slice(first)
   }
 
   #leave(follower: Follower): void {
