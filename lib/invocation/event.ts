@@ -6,7 +6,7 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { decodePercent } from '../core/http-text.ts'
-import { toJsonRecord, toJsonString, toJsonStringOrNull } from '../core/json.ts'
+import { toJsonRecord, toJsonString } from '../core/json.ts'
 import { MAX_QUERY_PARAMS } from '../core/limits.ts'
 import { toSnakeName } from '../core/text.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
@@ -44,7 +44,7 @@ export function toCallHeader(parts: EventParts): string {
     `{"id":"${parts.id}","ts":${parts.ts},"trace":"${parts.trace}"${traceState}` +
     `,"method":"${parts.method}","path":${path},"raw_path":${rawPath}` +
     `,"params":${params},"query":${parts.queryJson},"headers":${parts.headersJson}` +
-    `,"client":{"ip":${parts.ip === '' ? 'null' : toJsonString(parts.ip)},"ua":${toJsonStringOrNull(parts.userAgent)}}` +
+    `,"client":{"ip":${parts.ip === '' ? 'null' : toJsonString(parts.ip)},"ua":${parts.userAgent === null ? 'null' : toJsonString(parts.userAgent)}}` +
     `,"session":${session},"user":${parts.userJson},"trigger":${parts.triggerJson}}`
   )
 }

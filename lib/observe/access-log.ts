@@ -102,9 +102,7 @@ export class AccessLogFormat {
     this.#second = second
     const date = new Date(second * 1000)
     this.#timeText = `${date.toISOString().slice(0, 19)}.`
-    this.#clockText = [date.getHours(), date.getMinutes(), date.getSeconds()]
-      .map(part => String(part).padStart(2, '0'))
-      .join(':')
+    this.#clockText = date.toTimeString().slice(0, 8)
   }
 }
 

@@ -40,12 +40,7 @@ interface FollowerSink {
 }
 
 /** One follower, for its opener. */
-export interface Following {
-  /** The sink takes bytes again. */
-  resume(): void
-  /** The client left. */
-  stop(): void
-}
+export type Following = Pick<Follower, 'resume' | 'stop'>
 
 interface EventFeedOptions {
   clock: Clock
@@ -184,7 +179,7 @@ export class EventFeed {
   }
 }
 
-class Follower implements Following {
+class Follower {
   readonly names: ReadonlySet<EventName>
   /** Monotonic ms. */
   readonly begunAt: number
@@ -213,11 +208,13 @@ class Follower implements Following {
     return true
   }
 
+  /** The sink takes bytes again. */
   resume(): void {
     this.#isPaused = false
     this.#flush()
   }
 
+  /** The client left. */
   stop(): void {
     if (this.#isEnded) return
     this.#isEnded = true

@@ -15,7 +15,7 @@ import type { LogRecord } from './events.ts'
 import { MAX_LOG_LINE_BYTES } from './line-buffer.ts'
 
 /** Characters of one line's text; a longer text goes on in further lines. */
-const MAX_TEXT_CHARS = 16_384
+const PIECES = /.{1,16384}/gs
 const MAX_STACK_CHARS = 8192
 const MAX_NAME_CHARS = 1024
 
@@ -25,19 +25,12 @@ const MAX_NAME_CHARS = 1024
  */
 export function toJsonLogLines(record: LogRecord): string[] {
   const texts = record.stream === undefined ? [record.message] : toLines(record.message)
-  return texts.flatMap(toPieces).map(text => toLine(record, text))
+  return texts.flatMap(text => text.match(PIECES) ?? text).map(text => toLine(record, text))
 }
 
 /** What a function wrote, line by line. */
 export function toLines(text: string): string[] {
   return (text.endsWith('\n') ? text.slice(0, -1) : text).split(/\r?\n/)
-}
-
-function toPieces(text: string): string[] {
-  if (text.length <= MAX_TEXT_CHARS) return [text]
-  const pieces: string[] = []
-  for (let at = 0; at < text.length; at += MAX_TEXT_CHARS) pieces.push(text.slice(at, at + MAX_TEXT_CHARS))
-  return pieces
 }
 
 function toLine(record: LogRecord, text: string): string {
