@@ -4,6 +4,7 @@ import type { FunctionVersion, IgnoredPath, SchedulePolicy } from '../core/catal
 import type { GatewayError, Warning } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { isObject } from '../core/json.ts'
+import { toSnakeName } from '../core/text.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import type { Settings } from '../config/settings.ts'
 import type { ChosenHome } from '../http/home.ts'
@@ -171,10 +172,6 @@ export function toSnake(value: unknown): unknown {
     USER_VALUES.has(key) ? inner : toSnake(inner),
   ])
   return Object.fromEntries(entries)
-}
-
-export function toSnakeName(name: string): string {
-  return name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`)
 }
 
 const USER_VALUES: ReadonlySet<string> = new Set(['query', 'headers', 'body', 'context'])

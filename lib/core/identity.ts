@@ -16,6 +16,7 @@ export const MAX_NAME_CHARS = 512
 
 const SEGMENT = /^[a-zA-Z0-9_-]+$/
 const VERSION = /^[a-zA-Z0-9_.-]+$/
+/** The name of a shared pack, such as `base` or `img.tools`. */
 export const PACK_NAME = /^[a-zA-Z0-9_-][a-zA-Z0-9_.-]*$/
 /** Continues "a pack name, which". */
 export const PACK_NAME_RULE = 'has letters, digits, _ . and -, and does not begin with a dot'
@@ -42,11 +43,6 @@ export const RESERVED_PREFIXES = ['/_fn', '/console'] as const
 /** True for one segment of a name, such as `users`. */
 export function isNameSegment(text: string): boolean {
   return SEGMENT.test(text)
-}
-
-/** True for the name of a shared pack, such as `base` or `img.tools`. */
-export function isPackName(text: string): boolean {
-  return PACK_NAME.test(text)
 }
 
 /** True for a flat or namespaced name, such as `hello` or `api/v1/users`. */
@@ -86,16 +82,14 @@ export function toFunctionKey(runtime: RuntimeName, name: string, version: strin
   return [runtime, '/', name, '@', version ?? 'default'].join('')
 }
 
-/** The names of a function version in metrics, logs and events. */
-export function toFunctionLabels({
-  runtime,
-  name,
-  version,
-}: {
+interface Named {
   runtime: string
   name: string
   version: string | null
-}) {
+}
+
+/** The names of a function version in metrics, logs and events. */
+export function toFunctionLabels({ runtime, name, version }: Named) {
   return { runtime, fn: name, version: version ?? 'default' }
 }
 

@@ -21,10 +21,6 @@ export function toJsonString(text: string): string {
   return NEEDS_ESCAPE.test(text) ? JSON.stringify(text) : `"${text}"`
 }
 
-export function toJsonStringOrNull(text: string | null): string {
-  return text === null ? 'null' : toJsonString(text)
-}
-
 /** A record of strings as JSON text. Names are plain data: `__proto__` is an ordinary key of the text. */
 export function toJsonRecord(record: Readonly<Record<string, string>>): string {
   let text = ''

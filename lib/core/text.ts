@@ -33,3 +33,8 @@ export function toShellWord(path: string): string {
   const name = path.startsWith('-') ? `./${path}` : path
   return /^[\w./@%+=:,-]+$/.test(name) ? name : `'${name.replaceAll("'", String.raw`'\''`)}'`
 }
+
+/** A name as JSON has it: `maxQueue` becomes `max_queue`. */
+export function toSnakeName(name: string): string {
+  return name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`)
+}

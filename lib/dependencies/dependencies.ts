@@ -8,7 +8,7 @@ import { basename, dirname, join, relative } from 'node:path'
 import type { FunctionVersion, PackageManifest } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, orNull, type Warning } from '../core/errors.ts'
-import { isPackName, isRuntimeName, PACK_NAME_RULE } from '../core/identity.ts'
+import { isRuntimeName, PACK_NAME, PACK_NAME_RULE } from '../core/identity.ts'
 import { isObject, parseObject } from '../core/json.ts'
 import { namesIn } from '../files/own-folder.ts'
 import { isFolder, toFolderName } from './build.ts'
@@ -333,7 +333,7 @@ export class SharedPacks {
   }
 
   #toMissing(runtime: string, name: string): { message: string; hint: string } {
-    if (!isPackName(name)) {
+    if (!PACK_NAME.test(name)) {
       const message = `shared pack not found: ${JSON.stringify(name)} is not a pack name`
       return { message, hint: `Fix the name in shared_deps: a pack name ${PACK_NAME_RULE}.` }
     }
@@ -344,7 +344,7 @@ export class SharedPacks {
   }
 
   #find(runtime: string, name: string): string | null {
-    if (!isPackName(name) || !hasPacks(runtime)) return null
+    if (!PACK_NAME.test(name) || !hasPacks(runtime)) return null
     return this.#bases.map(base => join(base, runtime, name)).find(isFolder) ?? null
   }
 }

@@ -3,6 +3,7 @@
 import type { OuterEnv } from '../config/function-env.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type Clock, Timer } from '../core/clock.ts'
+import { getOrMake } from '../core/collections.ts'
 import { GatewayError, isThrottled, type Warning } from '../core/errors.ts'
 import { type Method, toFunctionKey } from '../core/identity.ts'
 import { DEFAULT_VERSION_LABEL, toFunctionPath } from '../core/versions.ts'
@@ -93,12 +94,8 @@ function toRoutes(mapped: RouteRecords['mapped_routes']): Map<string, string[]> 
   const routes = new Map<string, string[]>()
   for (const [route, owners] of Object.entries(mapped)) {
     for (const { runtime, name, version, methods } of owners) {
-      for (const method of methods) {
-        const key = `${runtime} ${name} ${version} ${method}`
-        const list = routes.get(key) ?? []
-        routes.set(key, list)
-        list.push(route)
-      }
+      for (const method of methods)
+        getOrMake(routes, `${runtime} ${name} ${version} ${method}`, (): string[] => []).push(route)
     }
   }
   return routes

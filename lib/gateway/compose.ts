@@ -49,7 +49,7 @@ import type { JobParts } from '../jobs/job.ts'
 import { Jobs, type JobsPart } from '../jobs/jobs.ts'
 import { History } from '../observe/history.ts'
 import type { Journal } from '../observe/journal.ts'
-import { Metrics, toFamily, toFamilyHead, toLabels, toSample } from '../observe/metrics.ts'
+import { Metrics, toFamily, toLabels } from '../observe/metrics.ts'
 import type { Processes } from '../processes/processes.ts'
 import { buildRouteTable } from '../router/route-table.ts'
 import { findProgram, findTool, toInstallHint } from '../runtime/binaries.ts'
@@ -214,20 +214,6 @@ function createMetrics(counted: Counted): Metrics {
   return metrics
 }
 
-/** A family in pieces: the sender may pause between two. */
-function* toRows(
-  name: string,
-  type: 'gauge' | 'counter',
-  help: string,
-  rows: Iterable<readonly [labels: string, value: number]>,
-): Generator<string> {
-  let head = toFamilyHead(name, type, help)
-  for (const [labels, value] of rows) {
-    yield head + toSample(name, labels, value)
-    head = ''
-  }
-}
-
 function* toAdmissionText({ admission, functions }: Counted): Generator<string> {
   const known = functions()
   const rows = admission.snapshot().flatMap(row => {
@@ -235,14 +221,14 @@ function* toAdmissionText({ admission, functions }: Counted): Generator<string> 
     return fn === undefined ? [] : [{ ...row, labels: toLabels(toFunctionLabels(fn)) }]
   })
   const active = rows.map(row => [row.labels, row.active] as const)
-  yield* toRows('fn_calls_in_flight', 'gauge', 'Calls that have a slot.', active)
+  yield* toFamily('fn_calls_in_flight', 'gauge', 'Calls that have a slot.', active)
   const queued = rows.map(row => [row.labels, row.queued] as const)
-  yield* toRows('fn_queue_depth', 'gauge', 'Calls that wait for a slot.', queued)
+  yield* toFamily('fn_queue_depth', 'gauge', 'Calls that wait for a slot.', queued)
   const refused = rows.flatMap(({ labels, overflows, queue_timeouts }) => [
     [`${labels},reason="overflow"`, overflows] as const,
     [`${labels},reason="queue_timeout"`, queue_timeouts] as const,
   ])
-  yield* toRows('fn_refused_total', 'counter', 'Calls that got no slot, by why.', refused)
+  yield* toFamily('fn_refused_total', 'counter', 'Calls that got no slot, by why.', refused)
 }
 
 const STATES = ['starting', 'idle', 'busy', 'ending', 'lent'] as const
@@ -252,12 +238,17 @@ function* toOthersText({ runtimes, edge }: Counted): Generator<string> {
     const labels = toLabels(toFunctionLabels(fn))
     return STATES.map(state => [`${labels},state="${state}"`, counts[state]] as const)
   })
-  yield* toRows('fn_workers', 'gauge', 'Workers by what they do.', workers)
+  yield* toFamily('fn_workers', 'gauge', 'Workers by what they do.', workers)
   const up = [...runtimes.byName].map(([name, runtime]) => [{ runtime: name }, runtime.health().up ? 1 : 0] as const)
-  yield toFamily('fn_runtime_up', 'gauge', 'Whether a runtime can serve: 1 or 0.', up)
+  yield* toFamily('fn_runtime_up', 'gauge', 'Whether a runtime can serve: 1 or 0.', up)
   const results = Object.entries(edge.results).map(([result, count]) => [{ result }, count] as const)
-  yield toFamily('fn_edge_requests_total', 'counter', 'Upstream requests that functions asked for, by result.', results)
-  yield toFamily('fn_edge_in_flight', 'gauge', 'Upstream requests under way.', [[{}, edge.active]])
+  yield* toFamily(
+    'fn_edge_requests_total',
+    'counter',
+    'Upstream requests that functions asked for, by result.',
+    results,
+  )
+  yield* toFamily('fn_edge_in_flight', 'gauge', 'Upstream requests under way.', [[{}, edge.active]])
 }
 
 function createJobs(parts: CallingParts): JobsPart {
@@ -284,7 +275,7 @@ function createJobs(parts: CallingParts): JobsPart {
   const jobs = fleet === null ? createOwn() : fleet.createJobs({ ...shared, callbacks: createCallbacks })
   metrics.register(() => {
     const rows = Object.entries(jobs.counts()).map(([state, count]) => [{ state }, count] as const)
-    return [toFamily('fn_jobs', 'gauge', 'Jobs that are kept, by state.', rows)]
+    return toFamily('fn_jobs', 'gauge', 'Jobs that are kept, by state.', rows)
   })
   return jobs
 }

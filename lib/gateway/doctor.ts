@@ -180,22 +180,14 @@ function checkGuard({ isolation }: Settings): DoctorCheck[] {
 function checkFolders(root: string): DoctorCheck[] {
   const state = join(root, '.svc')
   const fix = 'Give the user that runs the gateway the right to write there.'
-  const canWrite = (path: string): boolean =>
-    orNull(() => accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK)) !== null
-  const closed = `${root} cannot be written: the console and the API cannot change functions`
-  const lost = `${state} cannot be written: jobs, schedules and logs are not kept`
-  return [
-    canWrite(root)
-      ? check('folder.functions', `${root} can be read and written`)
-      : check('folder.functions', closed, 'warning', fix),
-    ...(!existsSync(state)
-      ? []
-      : [
-          canWrite(state)
-            ? check('folder.state', `${state} can be written`)
-            : check('folder.state', lost, 'error', fix),
-        ]),
-  ]
+  const checkFolder = (id: string, path: string, can: string, loss: string, status: 'warning' | 'error') =>
+    orNull(() => accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK)) === null
+      ? check(id, `${path} cannot be written: ${loss}`, status, fix)
+      : check(id, `${path} can be ${can}`)
+  const unchangeable = 'the console and the API cannot change functions'
+  const functions = checkFolder('folder.functions', root, 'read and written', unchangeable, 'warning')
+  if (!existsSync(state)) return [functions]
+  return [functions, checkFolder('folder.state', state, 'written', 'jobs, schedules and logs are not kept', 'error')]
 }
 
 async function checkDisk(id: string, path: string): Promise<DoctorCheck> {
@@ -265,20 +257,17 @@ const WIDE_BITS = 4
 
 function checkAccess({ consoleApiEnabled, consoleLocalCidrs, trustedProxyCidrs }: Settings): DoctorCheck[] {
   if (!consoleApiEnabled) return [check('access.control', 'the control plane is off')]
-  const toWide = (cidrs: readonly string[]): string =>
-    cidrs.filter(cidr => Number(cidr.split('/')[1] ?? 32) <= WIDE_BITS).join(', ')
-  const local = toWide(consoleLocalCidrs)
-  const proxies = toWide(trustedProxyCidrs)
-  const checks: DoctorCheck[] = []
-  if (local !== '') {
-    const message = `FN_CONSOLE_LOCAL_CIDRS has ${local}: everyone counts as a local caller`
-    checks.push(check('access.local-networks', message, 'error', 'Name the networks of your own machines only.'))
+  const checkWide = (id: string, name: string, cidrs: readonly string[], why: string, fix: string): DoctorCheck[] => {
+    const wide = cidrs.filter(cidr => Number(cidr.split('/')[1] ?? 32) <= WIDE_BITS).join(', ')
+    return wide === '' ? [] : [check(id, `${name} has ${wide}: ${why}`, 'error', `Name the ${fix} only.`)]
   }
-  if (proxies !== '') {
-    const why = 'every client can pretend to have another address, 127.0.0.1 too'
-    const message = `FN_TRUSTED_PROXY_CIDRS has ${proxies}: ${why}`
-    checks.push(check('access.proxies', message, 'error', 'Name the addresses of your proxies only.'))
-  }
+  const local = 'everyone counts as a local caller'
+  const pretends = 'every client can pretend to have another address, 127.0.0.1 too'
+  const own = 'networks of your own machines'
+  const checks = [
+    ...checkWide('access.local-networks', 'FN_CONSOLE_LOCAL_CIDRS', consoleLocalCidrs, local, own),
+    ...checkWide('access.proxies', 'FN_TRUSTED_PROXY_CIDRS', trustedProxyCidrs, pretends, 'addresses of your proxies'),
+  ]
   return checks.length > 0 ? checks : [check('access.control', 'local callers and proxies are named narrowly')]
 }
 

@@ -9,9 +9,9 @@ import {
   type PolicyTarget,
 } from '../config/function-config.ts'
 import type { Settings } from '../config/settings.ts'
-import { toSnakeName } from '../control/records.ts'
 import type { FunctionVersion, Policy } from '../core/catalog.ts'
 import { isReservedPath } from '../core/identity.ts'
+import { toSnakeName } from '../core/text.ts'
 import { explainIgnored } from '../discovery/discover.ts'
 import { toChild } from '../discovery/disk.ts'
 import { ConfigReader } from '../discovery/folder.ts'

@@ -72,15 +72,7 @@ interface FunctionSlots {
 }
 
 /** One function in health and metrics. */
-export interface AdmissionSnapshot {
-  key: string
-  active: number
-  queued: number
-  max_workers: number
-  max_queue: number
-  overflows: number
-  queue_timeouts: number
-}
+export type AdmissionSnapshot = ReturnType<Admission['snapshot']>[number]
 
 /** Weight of one duration in the mean. */
 const MEAN_SHARE = 1 / 16
@@ -210,7 +202,7 @@ export class Admission {
   }
 
   /** Functions that were called, by key. */
-  snapshot(): AdmissionSnapshot[] {
+  snapshot() {
     return [...this.#functions.values()]
       .map(slots => ({
         key: slots.key,

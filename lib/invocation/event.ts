@@ -6,8 +6,9 @@
 import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { decodePercent } from '../core/http-text.ts'
-import { toJsonRecord, toJsonString, toJsonStringOrNull } from '../core/json.ts'
+import { toJsonRecord, toJsonString } from '../core/json.ts'
 import { MAX_QUERY_PARAMS } from '../core/limits.ts'
+import { toSnakeName } from '../core/text.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 
 /** Parts of a call's event. Fields that end in `Json` are JSON text. */
@@ -43,7 +44,7 @@ export function toCallHeader(parts: EventParts): string {
     `{"id":"${parts.id}","ts":${parts.ts},"trace":"${parts.trace}"${traceState}` +
     `,"method":"${parts.method}","path":${path},"raw_path":${rawPath}` +
     `,"params":${params},"query":${parts.queryJson},"headers":${parts.headersJson}` +
-    `,"client":{"ip":${parts.ip === '' ? 'null' : toJsonString(parts.ip)},"ua":${toJsonStringOrNull(parts.userAgent)}}` +
+    `,"client":{"ip":${parts.ip === '' ? 'null' : toJsonString(parts.ip)},"ua":${parts.userAgent === null ? 'null' : toJsonString(parts.userAgent)}}` +
     `,"session":${session},"user":${parts.userJson},"trigger":${parts.triggerJson}}`
   )
 }
@@ -135,16 +136,7 @@ export function toStaticContext(fn: FunctionVersion) {
     timeout_ms: policy.timeoutMs,
     max_concurrency: policy.maxConcurrency,
     max_body_bytes: policy.maxBodyBytes,
-    worker_pool: pool && {
-      enabled: pool.enabled,
-      min_warm: pool.minWarm,
-      max_workers: pool.maxWorkers,
-      max_queue: pool.maxQueue,
-      queue_timeout_ms: pool.queueTimeoutMs,
-      queue_poll_ms: pool.queuePollMs,
-      idle_ttl_seconds: pool.idleTtlSeconds,
-      overflow_status: pool.overflowStatus,
-    },
+    worker_pool: pool && Object.fromEntries(Object.entries(pool).map(([name, value]) => [toSnakeName(name), value])),
     // Handlers expect the field. The real number would lead them to the gateway: to its environment, or to end it.
     gateway: { worker_pid: 0 },
     debug: { enabled: policy.includeDebugHeaders },

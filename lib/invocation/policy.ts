@@ -25,15 +25,21 @@ export interface AdmissionLimits {
 /** Seconds in `Retry-After` of a refusal, at most. */
 const MAX_RETRY_AFTER = 60
 
+const LIMIT_REFUSALS = {
+  overflow: new GatewayError('CONCURRENCY_LIMIT', 'concurrency limit reached'),
+  queueTimeout: new GatewayError('CONCURRENCY_LIMIT', 'concurrency queue timeout'),
+}
+const POOL_REFUSALS = {
+  overflow: new GatewayError('POOL_OVERFLOW', 'worker pool overflow'),
+  queueTimeout: new GatewayError('POOL_OVERFLOW', 'worker pool queue timeout'),
+}
+
 /** The refusal with its `Retry-After`: one object for each number of seconds, so that overload is cheap. */
-function toRefusal(
-  status: number,
-  make: (options: Pick<GatewayError, 'status' | 'headers'>) => GatewayError,
-): (waitMs: number) => GatewayError {
+function toRefusal({ code, message }: GatewayError, status: number): (waitMs: number) => GatewayError {
   const made: (GatewayError | undefined)[] = []
   return waitMs => {
     const seconds = Math.min(MAX_RETRY_AFTER, Math.max(1, Math.ceil(waitMs / 1000)))
-    made[seconds] ??= make({ status, headers: { 'Retry-After': String(seconds) } })
+    made[seconds] ??= new GatewayError(code, message, { status, headers: { 'Retry-After': String(seconds) } })
     return made[seconds]
   }
 }
@@ -44,6 +50,7 @@ function toRefusal(
  */
 export function toAdmissionLimits(policy: Policy): AdmissionLimits {
   const pool = policy.workerPool?.enabled ? policy.workerPool : null
+  const refusals = pool === null ? LIMIT_REFUSALS : POOL_REFUSALS
   const status = pool?.overflowStatus ?? ERROR_STATUS.CONCURRENCY_LIMIT
   const queue = pool === null ? policy.defaultQueue : null
   return {
@@ -51,14 +58,8 @@ export function toAdmissionLimits(policy: Policy): AdmissionLimits {
     maxQueue: pool?.maxQueue ?? queue?.maxQueue ?? 0,
     queueTimeoutMs: pool?.queueTimeoutMs ?? queue?.timeoutMs ?? 0,
     maxWaitMs: queue?.maxWaitMs || Number.POSITIVE_INFINITY,
-    overflow:
-      pool === null
-        ? toRefusal(status, options => new GatewayError('CONCURRENCY_LIMIT', 'concurrency limit reached', options))
-        : toRefusal(status, options => new GatewayError('POOL_OVERFLOW', 'worker pool overflow', options)),
-    queueTimeout:
-      pool === null
-        ? toRefusal(status, options => new GatewayError('CONCURRENCY_LIMIT', 'concurrency queue timeout', options))
-        : toRefusal(status, options => new GatewayError('POOL_OVERFLOW', 'worker pool queue timeout', options)),
+    overflow: toRefusal(refusals.overflow, status),
+    queueTimeout: toRefusal(refusals.queueTimeout, status),
   }
 }
 

@@ -5,9 +5,7 @@ import type { RequestRecord } from './events.ts'
 import { toLogLine } from './log-line.ts'
 import { MAX_LOG_LINE_BYTES } from './line-buffer.ts'
 
-/** What JSON escapes, what would turn or break a line where the log is read, and what has more than one byte. */
-const NEEDS_CARE = /["\\\0-\x1f\x7f-\uffff]/
-/** Of these, what is escaped. */
+/** What JSON escapes, and what would turn or break a line where the log is read. */
 const NEEDS_ESCAPE = new RegExp(`["\\\\${UNSAFE_CHARACTERS}\\ud800-\\udfff]`)
 
 /** Characters of a text from the client in a machine line; of an overlong line the second number. */
@@ -20,7 +18,6 @@ const MAX_TARGETS = 1000
 interface Target extends Pick<RequestRecord, 'fn' | 'version' | 'runtime'> {
   chars: number
   text: string
-  isWide: boolean
 }
 
 /**
@@ -33,8 +30,6 @@ export class AccessLogFormat {
   #timeText = ''
   /** The part of a line that names a route and its function, by route. */
   readonly #targets = new Map<string | null, Target>()
-  /** True when the line that was made last has characters of several bytes. */
-  #isWide = false
 
   /** `12:03:04`, in local time. @param time - wall clock, ms */
   toClockText(time: number): string {
@@ -55,8 +50,9 @@ export class AccessLogFormat {
   toJsonLine(record: RequestRecord): string {
     this.#readSecond(record.time)
     const line = this.#toJson(record, TEXT_CHARS)
-    if (line.length <= MAX_LOG_LINE_BYTES && !this.#isWide) return line
-    return Buffer.byteLength(line) <= MAX_LOG_LINE_BYTES ? line : this.#toJson(record, SHORT_TEXT_CHARS)
+    // A character takes three bytes at most per unit of its string.
+    const fits = line.length * 3 <= MAX_LOG_LINE_BYTES || Buffer.byteLength(line) <= MAX_LOG_LINE_BYTES
+    return fits ? line : this.#toJson(record, SHORT_TEXT_CHARS)
   }
 
   /**
@@ -65,13 +61,11 @@ export class AccessLogFormat {
    * @returns where the line ends
    */
   write(record: RequestRecord, bytes: Buffer, from: number): number {
-    const line = this.toJsonLine(record)
-    return from + (this.#isWide ? bytes.write(line, from) : bytes.write(line, from, 'latin1'))
+    return from + bytes.write(this.toJsonLine(record), from)
   }
 
   #toJson(record: RequestRecord, chars: number): string {
     const { time, id, method, path, status, durationMs, queuedMs, bytesIn, bytesOut, ip, userAgent, traceId } = record
-    this.#isWide = false
     const level = status >= 500 ? 'error' : status >= 400 ? 'warn' : 'info'
     const millis = String(Math.trunc(time) % 1000).padStart(3, '0')
     return (
@@ -86,26 +80,19 @@ export class AccessLogFormat {
   #toTarget(record: RequestRecord, chars: number): string {
     const { route, fn, version, runtime } = record
     const known = this.#targets.get(route)
-    if (known?.fn === fn && known.version === version && known.runtime === runtime && known.chars === chars) {
-      this.#isWide ||= known.isWide
+    if (known?.fn === fn && known.version === version && known.runtime === runtime && known.chars === chars)
       return known.text
-    }
-    const before = this.#isWide
-    this.#isWide = false
     const text =
       `,"route":${this.#toText(route, chars)},"fn":${this.#toText(fn, chars)}` +
       `,"version":${this.#toText(version, chars)},"runtime":${this.#toText(runtime, chars)}`
     if (this.#targets.size >= MAX_TARGETS) this.#targets.clear()
-    this.#targets.set(route, { fn, version, runtime, chars, text, isWide: this.#isWide })
-    this.#isWide ||= before
+    this.#targets.set(route, { fn, version, runtime, chars, text })
     return text
   }
 
   #toText(text: string | null, chars: number): string {
     if (text === null) return 'null'
     const kept = text.length > chars ? `${text.slice(0, chars)}...` : text
-    if (!NEEDS_CARE.test(kept)) return `"${kept}"`
-    this.#isWide = true
     return NEEDS_ESCAPE.test(kept) ? escapeUnsafe(JSON.stringify(kept)) : `"${kept}"`
   }
 
@@ -115,9 +102,7 @@ export class AccessLogFormat {
     this.#second = second
     const date = new Date(second * 1000)
     this.#timeText = `${date.toISOString().slice(0, 19)}.`
-    this.#clockText = [date.getHours(), date.getMinutes(), date.getSeconds()]
-      .map(part => String(part).padStart(2, '0'))
-      .join(':')
+    this.#clockText = date.toTimeString().slice(0, 8)
   }
 }
 

@@ -40,12 +40,7 @@ interface FollowerSink {
 }
 
 /** One follower, for its opener. */
-export interface Following {
-  /** The sink takes bytes again. */
-  resume(): void
-  /** The client left. */
-  stop(): void
-}
+export type Following = Pick<Follower, 'resume' | 'stop'>
 
 interface EventFeedOptions {
   clock: Clock
@@ -143,13 +138,11 @@ export class EventFeed {
   #keep(event: KeptEvent): void {
     this.#kept.push(event)
     this.#keptBytes += event.bytes.length
-    let first = 0
-    for (; this.#keptBytes > KEPT_BYTES; first++) {
-      const { seq, bytes } = this.#kept[first]!
+    while (this.#keptBytes > KEPT_BYTES) {
+      const { seq, bytes } = this.#kept.shift()!
       this.#dropped = seq
       this.#keptBytes -= bytes.length
     }
-    if (first > 0) this.#kept = this.#kept.slice(first)
   }
 
   #leave(follower: Follower): void {
@@ -186,7 +179,7 @@ export class EventFeed {
   }
 }
 
-class Follower implements Following {
+class Follower {
   readonly names: ReadonlySet<EventName>
   /** Monotonic ms. */
   readonly begunAt: number
@@ -215,11 +208,13 @@ class Follower implements Following {
     return true
   }
 
+  /** The sink takes bytes again. */
   resume(): void {
     this.#isPaused = false
     this.#flush()
   }
 
+  /** The client left. */
   stop(): void {
     if (this.#isEnded) return
     this.#isEnded = true

@@ -6,7 +6,7 @@
  */
 
 import type { Writable } from 'node:stream'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, Timer } from '../core/clock.ts'
 
 /** Bytes of one log line. */
 export const MAX_LOG_LINE_BYTES = 8 * 1024
@@ -213,89 +213,119 @@ export class LineBuffer {
   }
 }
 
-interface LineStreamOptions {
+interface LineBatchesOptions {
   clock: Clock
-  stream: Writable
+  lines: LineBuffer
+  /** True: lines that wait do not keep the process running. */
+  isBackground: boolean
   /** The line that replaces a number of dropped lines. */
   toDropLine: (count: number) => string
+}
+
+/**
+ * Lines that leave in batches, one at a time: LOG_FLUSH_MS after the first of them, or earlier when many wait. Lines that come during a
+ * batch make the next one.
+ */
+export abstract class LineBatches {
+  protected readonly lines: LineBuffer
+  readonly #timer: Timer
+  readonly #toDropLine: (count: number) => string
+  #writing: Promise<void> | null = null
+
+  constructor({ clock, lines, isBackground, toDropLine }: LineBatchesOptions) {
+    this.lines = lines
+    this.#timer = new Timer(clock, isBackground)
+    this.#toDropLine = toDropLine
+  }
+
+  /** False when nothing is written any more by itself. */
+  protected abstract get isOpen(): boolean
+
+  /** Never rejects. @param views - lent until this resolves: new lines wait in the buffer meanwhile, up to its limit */
+  protected abstract write(views: readonly Buffer[]): Promise<void>
+
+  /** @param line - without line ends, at most MAX_LOG_LINE_BYTES */
+  append(line: string): void {
+    this.lines.append(line)
+    this.#flushSoon()
+  }
+
+  appendRecord<T>(writer: LineWriter<T>, record: T): WrittenLine | null {
+    const line = this.lines.appendRecord(writer, record)
+    this.#flushSoon()
+    return line
+  }
+
+  appendCopy(line: WrittenLine): void {
+    this.lines.appendCopy(line)
+    this.#flushSoon()
+  }
+
+  /** @param lines - each with its end */
+  appendLines(lines: Buffer): void {
+    this.lines.appendLines(lines)
+    this.#flushSoon()
+  }
+
+  /** Resolves when everything appended so far is written, or cannot be. */
+  async flush(): Promise<void> {
+    while (this.#writing !== null) await this.#writing
+    this.#timer.clear()
+    if (this.lines.pendingBytes === 0) return
+    this.#writing = this.#writeBatch()
+    await this.#writing
+    this.#writing = null
+    if (this.lines.pendingBytes > 0) this.#flushSoon()
+  }
+
+  async #writeBatch(): Promise<void> {
+    const { views, dropped } = this.lines.take()
+    if (dropped > 0) views.push(Buffer.from(`${this.#toDropLine(dropped)}\n`))
+    await this.write(views)
+    this.lines.giveBack()
+  }
+
+  #flushSoon(): void {
+    if (this.#writing !== null || !this.isOpen) return
+    if (!this.#timer.isSet) this.#timer.set(LOG_FLUSH_MS, () => void this.flush())
+    // Before the timer: the bytes are still in the processor's cache, and few wait.
+    else if (this.lines.pendingBytes >= LOG_FLUSH_BYTES) void this.flush()
+  }
+}
+
+interface LineStreamOptions extends Pick<LineBatchesOptions, 'clock' | 'toDropLine'> {
+  stream: Writable
 }
 
 /**
  * Lines for a stream, such as standard output, in batches and in a bounded amount of memory: one write per request would cost
  * more than the line, and a stream whose reader has stopped keeps everything that is written.
  */
-export class LineStream {
-  readonly #options: LineStreamOptions
-  /** Lines that the stream has are not kept. */
-  readonly #lines = new LineBuffer(true, 0)
-  #timer: NodeJS.Timeout | null = null
-  #writing: Promise<void> | null = null
+export class LineStream extends LineBatches {
+  readonly #stream: Writable
   #isGone = false
 
-  constructor(options: LineStreamOptions) {
-    this.#options = options
+  constructor({ stream, ...options }: LineStreamOptions) {
+    // Lines that the stream has are not kept.
+    super({ ...options, lines: new LineBuffer(true, 0), isBackground: true })
+    this.#stream = stream
     // A reader that is gone does not stop the gateway.
-    options.stream.on('error', () => {})
-    options.stream.once('close', () => {
+    stream.on('error', () => {})
+    stream.once('close', () => {
       this.#isGone = true
     })
   }
 
-  /** @param line - without line ends, at most MAX_LOG_LINE_BYTES */
-  append(line: string): void {
-    this.#lines.append(line)
-    this.#flushSoon()
+  protected get isOpen(): boolean {
+    return !this.#isGone
   }
 
-  appendRecord<T>(writer: LineWriter<T>, record: T): void {
-    this.#lines.appendRecord(writer, record)
-    this.#flushSoon()
-  }
-
-  appendCopy(line: WrittenLine): void {
-    this.#lines.appendCopy(line)
-    this.#flushSoon()
-  }
-
-  /** @param lines - each with its end */
-  appendLines(lines: Buffer): void {
-    this.#lines.appendLines(lines)
-    this.#flushSoon()
-  }
-
-  /** Resolves when everything appended so far is with the system, or the reader is gone. */
-  async flush(): Promise<void> {
-    if (this.#timer !== null) this.#options.clock.clearTimeout(this.#timer)
-    this.#timer = null
-    while (this.#writing !== null) await this.#writing
-    if (this.#lines.pendingBytes === 0) return
-    this.#writing = this.#write()
-    await this.#writing
-    this.#writing = null
-  }
-
-  #flushSoon(): void {
-    if (this.#writing !== null || this.#isGone) return
-    if (this.#timer === null) {
-      this.#timer = this.#options.clock.setTimeout(() => void this.flush(), LOG_FLUSH_MS)
-      this.#timer.unref?.()
-    } else if (this.#lines.pendingBytes >= LOG_FLUSH_BYTES) void this.flush()
-  }
-
-  async #write(): Promise<void> {
-    const { views, dropped } = this.#lines.take()
-    if (dropped > 0) views.push(Buffer.from(`${this.#options.toDropLine(dropped)}\n`))
-    // The bytes are lent until the stream has them: while it has not, new lines wait in the buffer, up to its limit.
+  protected async write(views: readonly Buffer[]): Promise<void> {
     for (const view of views) await this.#put(view)
-    this.#lines.giveBack()
-    if (this.#lines.pendingBytes > 0 && !this.#isGone) {
-      this.#timer ??= this.#options.clock.setTimeout(() => void this.flush(), LOG_FLUSH_MS)
-      this.#timer.unref?.()
-    }
   }
 
   #put(bytes: Buffer): Promise<void> {
-    const { stream } = this.#options
+    const stream = this.#stream
     if (this.#isGone || stream.destroyed) return Promise.resolve()
     return new Promise(resolve => {
       const done = () => {

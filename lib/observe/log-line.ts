@@ -9,13 +9,13 @@
  */
 
 import type { ErrorCode, ErrorDetail, GatewayError } from '../core/errors.ts'
-import { isObject } from '../core/json.ts'
+import { parseObject } from '../core/json.ts'
 import { escapeUnsafe, toUnicodeEscape } from '../core/text.ts'
 import type { LogRecord } from './events.ts'
 import { MAX_LOG_LINE_BYTES } from './line-buffer.ts'
 
 /** Characters of one line's text; a longer text goes on in further lines. */
-const MAX_TEXT_CHARS = 16_384
+const PIECES = /.{1,16384}/gs
 const MAX_STACK_CHARS = 8192
 const MAX_NAME_CHARS = 1024
 
@@ -25,19 +25,12 @@ const MAX_NAME_CHARS = 1024
  */
 export function toJsonLogLines(record: LogRecord): string[] {
   const texts = record.stream === undefined ? [record.message] : toLines(record.message)
-  return texts.flatMap(toPieces).map(text => toLine(record, text))
+  return texts.flatMap(text => text.match(PIECES) ?? text).map(text => toLine(record, text))
 }
 
 /** What a function wrote, line by line. */
 export function toLines(text: string): string[] {
   return (text.endsWith('\n') ? text.slice(0, -1) : text).split(/\r?\n/)
-}
-
-function toPieces(text: string): string[] {
-  if (text.length <= MAX_TEXT_CHARS) return [text]
-  const pieces: string[] = []
-  for (let at = 0; at < text.length; at += MAX_TEXT_CHARS) pieces.push(text.slice(at, at + MAX_TEXT_CHARS))
-  return pieces
 }
 
 function toLine(record: LogRecord, text: string): string {
@@ -148,7 +141,7 @@ export function readLogLine(line: string): LogLine | null {
 
 /** @returns true for the lines of a filter; null when every line is one */
 export function createLineFilter(
-  file: 'error' | 'access' | 'runtime',
+  file: LogFile,
   { since = null, ...filter }: LogFilter,
 ): ((line: string) => boolean) | null {
   const wanted = Object.entries(filter).filter(([, value]) => value !== null && value !== undefined)
@@ -162,15 +155,11 @@ export function createLineFilter(
 }
 
 function readAccessOrigin(line: string): Record<keyof Omit<LogFilter, 'since'> | 'time', unknown> | null {
-  try {
-    const value: unknown = JSON.parse(line)
-    if (!isObject(value)) return null
-    const { time, runtime, fn, version, req_id: requestId } = value
-    return { time, runtime, fn, version, requestId, stream: undefined }
-  } catch {
-    // A line of an earlier run may have been cut.
-    return null
-  }
+  // A line of an earlier run may have been cut.
+  const value = parseObject(line)
+  if (value === null) return null
+  const { time, runtime, fn, version, req_id: requestId } = value
+  return { time, runtime, fn, version, requestId, stream: undefined }
 }
 
 export const LOG_FILES = ['error', 'access', 'runtime'] as const
@@ -178,7 +167,7 @@ export const LOG_FILES = ['error', 'access', 'runtime'] as const
 export type LogFile = (typeof LOG_FILES)[number]
 
 interface LogRecordFields {
-  file: (typeof LOG_FILES)[number]
+  file: LogFile
   /** As ISO 8601 has it; null for a note about lines that are missing. */
   time: string | null
   level: 'info' | 'warn' | 'error' | null
@@ -191,27 +180,17 @@ interface LogRecordFields {
   text: string
 }
 
-/** Of a line of the access log, under the names of the other records of this API; values as the line has them. */
-const REQUEST_FIELDS: Readonly<Record<string, string>> = {
-  method: 'method',
-  path: 'path',
-  route: 'route',
-  status: 'status',
-  dur_ms: 'duration_ms',
-  queue_ms: 'queue_ms',
-  bytes_in: 'bytes_in',
-  bytes_out: 'bytes_out',
-  ip: 'ip',
-  ua: 'user_agent',
-  error: 'error',
-}
+/** Of a line of the access log; values as the line has them. */
+const REQUEST_FIELDS = 'method path route status dur_ms queue_ms bytes_in bytes_out ip ua error'.split(' ')
+/** Those that the other records of this API name differently. */
+const RENAMED: Readonly<Record<string, string>> = { dur_ms: 'duration_ms', ua: 'user_agent' }
 
 /** A line of the access log has the fields of its request besides. */
-export function toLogRecord(file: LogRecordFields['file'], line: string): LogRecordFields {
+export function toLogRecord(file: LogFile, line: string): LogRecordFields {
   return (file === 'access' ? readAccess(line) : readText(file, line)) ?? toNote(file, line)
 }
 
-function readText(file: LogRecordFields['file'], line: string): LogRecordFields | null {
+function readText(file: LogFile, line: string): LogRecordFields | null {
   const parts = readLogLine(line)
   if (parts === null) return null
   const { time, level, requestId, traceId, runtime, fn, version, stream, text } = parts
@@ -224,11 +203,11 @@ function readText(file: LogRecordFields['file'], line: string): LogRecordFields 
 }
 
 function readAccess(line: string): LogRecordFields | null {
-  const value = readObject(line)
+  const value = parseObject(line)
   if (value === null || typeof value.time !== 'string') return null
   const word = (name: string): string | null => (typeof value[name] === 'string' ? value[name] : null)
   const level = (['warn', 'error'] as const).find(one => one === value.level) ?? 'info'
-  const request = Object.entries(REQUEST_FIELDS).map(([name, shown]) => [shown, value[name] ?? null])
+  const request = REQUEST_FIELDS.map(name => [RENAMED[name] ?? name, value[name] ?? null])
   return {
     ...{ file: 'access', time: value.time, level, request_id: word('req_id'), trace_id: word('trace_id') },
     ...{ runtime: word('runtime'), fn: word('fn'), version: word('version'), stream: null },
@@ -237,17 +216,7 @@ function readAccess(line: string): LogRecordFields | null {
   }
 }
 
-function readObject(line: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(line)
-    return isObject(value) ? value : null
-  } catch {
-    // A line of an earlier run may have been cut.
-    return null
-  }
-}
-
-function toNote(file: LogRecordFields['file'], text: string): LogRecordFields {
+function toNote(file: LogFile, text: string): LogRecordFields {
   const nothing = { time: null, level: null, request_id: null, trace_id: null, runtime: null, fn: null, version: null }
   return { file, ...nothing, stream: null, text }
 }

@@ -8,16 +8,9 @@
  */
 
 import { access, constants, rename } from 'node:fs/promises'
-import { type Clock, Timer } from '../core/clock.ts'
+import type { Clock } from '../core/clock.ts'
 import { openToAppend, openToRead, type OwnFolder } from '../files/own-folder.ts'
-import {
-  eachLine,
-  LineBuffer,
-  type LineWriter,
-  LOG_FLUSH_BYTES,
-  LOG_FLUSH_MS,
-  type WrittenLine,
-} from './line-buffer.ts'
+import { eachLine, LineBatches, LineBuffer, type LineWriter, type WrittenLine } from './line-buffer.ts'
 import {
   createLineFilter,
   LOG_FILES,
@@ -140,24 +133,30 @@ export class LogStore {
 }
 
 /** One log file and its newest lines. */
-class LogWriter {
+class LogWriter extends LineBatches {
   readonly #file: LogFile
   readonly #options: LogStoreOptions
   readonly #path: string | null
-  readonly #lines: LineBuffer
   readonly #followers = new Set<(line: string) => void>()
-  readonly #timer: Timer
-  #writing: Promise<void> | null = null
   #fileBytes = 0
   #isFailing = false
   #isClosed = false
 
   constructor(file: LogFile, options: LogStoreOptions) {
+    const path = options.directory?.pathOf(`${file}.log`) ?? null
+    super({
+      clock: options.clock,
+      lines: new LineBuffer(path !== null),
+      isBackground: false,
+      toDropLine: count => `... ${count} lines were dropped: the disk is too slow`,
+    })
     this.#file = file
     this.#options = options
-    this.#path = options.directory?.pathOf(`${file}.log`) ?? null
-    this.#lines = new LineBuffer(this.#path !== null)
-    this.#timer = new Timer(options.clock)
+    this.#path = path
+  }
+
+  protected get isOpen(): boolean {
+    return !this.#isClosed && this.#path !== null
   }
 
   /** @returns why the file cannot be written */
@@ -167,29 +166,26 @@ class LogWriter {
       await access(await this.#options.directory!.ensure(), constants.W_OK)
       const { bytes, fileBytes } = await readTail(this.#path)
       this.#fileBytes = fileBytes
-      this.#lines.prepend(bytes)
+      this.lines.prepend(bytes)
       return null
     } catch (error) {
       return this.#report(error as Error)
     }
   }
 
-  append(line: string): void {
-    this.#lines.append(line)
-    this.#flushSoon()
+  override append(line: string): void {
+    super.append(line)
     for (const follower of this.#followers) follower(line)
   }
 
-  appendRecord<T>(writer: LineWriter<T>, record: T): WrittenLine | null {
-    const line = this.#lines.appendRecord(writer, record)
-    this.#flushSoon()
+  override appendRecord<T>(writer: LineWriter<T>, record: T): WrittenLine | null {
+    const line = super.appendRecord(writer, record)
     if (this.#followers.size > 0 && line !== null) this.#pass(line)
     return line
   }
 
-  appendLines(lines: Buffer): void {
-    this.#lines.appendLines(lines)
-    this.#flushSoon()
+  override appendLines(lines: Buffer): void {
+    super.appendLines(lines)
     if (this.#followers.size > 0) eachLine(lines, line => this.#pass(line))
   }
 
@@ -205,38 +201,22 @@ class LogWriter {
     return () => this.#followers.delete(follower)
   }
 
-  #flushSoon(): void {
-    if (!this.#timer.isSet) {
-      if (!this.#isClosed && this.#path !== null) this.#timer.set(LOG_FLUSH_MS, () => void this.flush())
-    } else if (this.#writing === null && this.#lines.pendingBytes >= LOG_FLUSH_BYTES) {
-      // Before the timer: the bytes are still in the processor's cache, and few wait.
-      void this.flush()
-    }
-  }
-
   newestFirst(): Iterable<string> {
-    return this.#lines.newestFirst()
+    return this.lines.newestFirst()
   }
 
-  /** One batch at a time; later lines make the next. */
-  async flush(): Promise<void> {
-    this.#timer.clear()
-    while (this.#writing !== null) await this.#writing
-    if (this.#lines.pendingBytes === 0 || this.#isClosed) return
-    this.#writing = this.#write(this.#path!)
-    await this.#writing
-    this.#writing = null
+  override async flush(): Promise<void> {
+    if (!this.#isClosed) await super.flush()
   }
 
   async close(): Promise<void> {
-    while (this.#lines.pendingBytes > 0 && !this.#isClosed) await this.flush()
+    while (this.lines.pendingBytes > 0 && !this.#isClosed) await this.flush()
     this.#isClosed = true
   }
 
-  async #write(path: string): Promise<void> {
+  protected async write(views: readonly Buffer[]): Promise<void> {
     const { directory, maxFileBytes = MAX_LOG_FILE_BYTES } = this.#options
-    const { views, dropped } = this.#lines.take()
-    if (dropped > 0) views.push(Buffer.from(`... ${dropped} lines were dropped: the disk is too slow\n`))
+    const path = this.#path!
     const bytes = views.reduce((sum, view) => sum + view.length, 0)
     try {
       await directory!.ensure()
@@ -251,8 +231,6 @@ class LogWriter {
       this.#isFailing = false
     } catch (error) {
       this.#report(error as Error)
-    } finally {
-      this.#lines.giveBack()
     }
   }
 

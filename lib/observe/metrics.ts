@@ -14,11 +14,6 @@ type Labels = Readonly<Record<string, string>>
 
 type FamilyType = 'counter' | 'gauge' | 'histogram'
 
-/** The two lines before the samples of a family. */
-export function toFamilyHead(name: string, type: FamilyType, help: string): string {
-  return `# HELP ${name} ${escapeText(help)}\n# TYPE ${name} ${type}\n`
-}
-
 /** The labels of a sample without their braces. */
 export function toLabels(labels: Labels): string {
   return Object.entries(labels)
@@ -26,21 +21,26 @@ export function toLabels(labels: Labels): string {
     .join(',')
 }
 
-/** @param labels - from `toLabels`; empty for none */
-export function toSample(name: string, labels: string, value: number): string {
+/** @param given - text from `toLabels`; empty for none */
+export function toSample(name: string, given: Labels | string, value: number): string {
+  const labels = typeof given === 'string' ? given : toLabels(given)
   return labels === '' ? `${name} ${value}\n` : `${name}{${labels}} ${value}\n`
 }
 
-/** A whole family; empty without samples. */
-export function toFamily(
+/** A whole family in pieces: the sender may pause between two. Nothing without samples. */
+export function* toFamily(
   name: string,
   type: FamilyType,
   help: string,
-  samples: Iterable<readonly [labels: Labels, value: number]>,
-): string {
-  let text = ''
-  for (const [labels, value] of samples) text += toSample(name, toLabels(labels), value)
-  return text === '' ? '' : toFamilyHead(name, type, help) + text
+  samples: Iterable<string | readonly [labels: Labels | string, value: number]>,
+): Generator<string> {
+  let head = `# HELP ${name} ${escapeText(help)}\n# TYPE ${name} ${type}\n`
+  for (const sample of samples) {
+    const text = typeof sample === 'string' ? sample : toSample(name, ...sample)
+    if (text === '') continue
+    yield head + text
+    head = ''
+  }
 }
 
 function escapeText(text: string): string {
@@ -377,12 +377,12 @@ export class Metrics {
       const [method, status] = [Math.floor(index / STATUSES), index % STATUSES]
       if (count > 0) requests.push([{ method: COUNTED_METHODS[method]!, code: String(status) }, count])
     }
-    yield toFamily('http_requests_total', 'counter', 'Requests that were answered or left.', requests)
+    yield* toFamily('http_requests_total', 'counter', 'Requests that were answered or left.', requests)
     const duration = 'http_request_duration_seconds'
-    const text = this.#durations.toText(0, duration, '')
-    if (text !== '') yield toFamilyHead(duration, 'histogram', 'From the request to the whole answer.') + text
-    yield toFamily('fn_reload_total', 'counter', 'Readings of the functions root.', toResults(this.#reloads))
-    yield toFamily('fn_schedule_runs_total', 'counter', 'Runs of schedules.', toResults(this.#scheduleRuns))
+    const durations = this.#durations.toText(0, duration, '')
+    yield* toFamily(duration, 'histogram', 'From the request to the whole answer.', [durations])
+    yield* toFamily('fn_reload_total', 'counter', 'Readings of the functions root.', toResults(this.#reloads))
+    yield* toFamily('fn_schedule_runs_total', 'counter', 'Runs of schedules.', toResults(this.#scheduleRuns))
   }
 }
 
@@ -469,15 +469,17 @@ class FunctionMetrics {
 
   /** Families of functions that were called, in pieces. */
   *toText(): Generator<string> {
-    for (const [name, type, help, toText] of FUNCTION_FAMILIES) {
-      let head = toFamilyHead(name, type, help)
-      for (const series of this.#series.values()) {
-        const text = toText(series, name)
-        if (text === '') continue
-        yield head + text
-        head = ''
-      }
-    }
+    for (const [name, type, help, toText] of FUNCTION_FAMILIES)
+      yield* toFamily(
+        name,
+        type,
+        help,
+        this.#toTexts(series => toText(series, name)),
+      )
+  }
+
+  *#toTexts(toText: (series: Series) => string): Generator<string> {
+    for (const series of this.#series.values()) yield toText(series)
   }
 }
 
@@ -546,7 +548,7 @@ export function toProcessText(clock: Clock, openFiles: number | null, maxFiles: 
     ['process_max_fds', 'gauge', 'Files and sockets that may be open.', maxFiles],
   ]
   return rows
-    .map(([name, type, help, value]) => toFamily(name, type, help, value === null ? [] : [[{}, value]]))
+    .flatMap(([name, type, help, value]) => [...toFamily(name, type, help, value === null ? [] : [['', value]])])
     .join('')
 }
 

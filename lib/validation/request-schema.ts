@@ -1,10 +1,10 @@
 /** Requests and answers of one function against its `schema.json`. Spec: page validation/request-schema. */
 
 import { isUtf8 } from 'node:buffer'
-import { GatewayError } from '../core/errors.ts'
+import { badRequest, GatewayError, orNull } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
 import { type Method, METHODS } from '../core/identity.ts'
-import { isObject } from '../core/json.ts'
+import { isObject, parseObject } from '../core/json.ts'
 import { type Check, type Difference, type SchemaCompiler, StepCounter } from './schema-compiler.ts'
 import { type SchemaFile, type Sections, sectionsOf } from './schema-file.ts'
 import { DEFINITIONS, sameValueChildren, type Schema } from './schema-tree.ts'
@@ -84,7 +84,7 @@ export class RequestSchema {
       checks.params?.(params ?? {}) ??
       (checks.query === null ? null : checks.query(JSON.parse(queryJson) as Texts)) ??
       (checks.headers === null ? null : checks.headers(JSON.parse(headersJson) as Texts))
-    return found === null ? null : toRefusal(found)
+    return found && badRequest(found.name, found.text)
   }
 
   /**
@@ -100,7 +100,7 @@ export class RequestSchema {
       return new GatewayError('UNSUPPORTED_TYPE', message)
     }
     const found = checkValue(body, bodyType, checks.bodyFields, checks.body)
-    return found === null ? null : toRefusal(found)
+    return found && badRequest(found.name, found.text)
   }
 
   /** The first problem of a response; null without one, or without a schema for its status. */
@@ -115,10 +115,6 @@ export class RequestSchema {
   #of(method: string): MethodChecks | undefined {
     return this.#methods.get(method === 'HEAD' ? 'GET' : method)
   }
-}
-
-function toRefusal({ name, text }: Difference): GatewayError {
-  return new GatewayError('BAD_REQUEST', `${name} ${text}`)
 }
 
 function toChecks(
@@ -189,8 +185,8 @@ function checkValue(
   if (!isUtf8(body)) return { name: 'body', text: 'is not UTF-8 text' }
   const text = body.toString('utf8')
   if (isJsonType(type)) {
-    const value = parseOr(text, undefined)
-    return value === undefined ? { name: 'body', text: 'is not JSON' } : check(value)
+    const parsed = orNull((): { value: unknown } => ({ value: JSON.parse(text) }))
+    return parsed === null ? { name: 'body', text: 'is not JSON' } : check(parsed.value)
   }
   if (!isSameType(type, FORM_TYPE)) return check(text)
   const fields: Record<string, string | string[]> = Object.create(null)
@@ -318,14 +314,6 @@ export function readText(
   if ((types.has('integer') || types.has('number')) && JSON_NUMBER.test(given)) return Number(given)
   if (types.has('boolean') && (given === 'true' || given === 'false')) return given === 'true'
   if (types.has('null') && given === '') return null
-  if (types.has('object') && given.startsWith('{')) return parseOr(given, given)
+  if (types.has('object') && given.startsWith('{')) return parseObject(given) ?? given
   return given
-}
-
-function parseOr(text: string, otherwise: unknown): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return otherwise
-  }
 }

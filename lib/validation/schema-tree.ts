@@ -151,28 +151,22 @@ interface CopyOptions {
 /** A copy without definitions and names. @param schema - valid */
 export function copySchema(schema: Schema, options: CopyOptions): Schema {
   if (typeof schema === 'boolean') return options.spellsOut !== true ? schema : schema ? {} : { not: {} }
-  const copy: Record<string, unknown> = {}
   const copyItem = (item: unknown) => copySchema(item as Schema, options)
-  for (const [keyword, value] of Object.entries(schema)) {
-    if (LEFT_OUT.has(keyword)) continue
+  const copyValue = (keyword: string, value: unknown): unknown => {
     const holds = KEYWORDS.get(keyword)?.holds
-    if (keyword === '$ref') copy.$ref = options.rename(value as string, schema)
-    else if (holds === 'list') copy[keyword] = (value as unknown[]).map(copyItem)
-    else if (holds === 'map') copy[keyword] = copyMap(value as object, copyItem)
+    if (keyword === '$ref') return options.rename(value as string, schema)
+    if (holds === 'list') return (value as unknown[]).map(copyItem)
+    if (holds === 'map') return mapEntries(value as object, (_, item) => copyItem(item))
     // Every tool takes `additionalProperties: false` and the like.
-    else set(copy, keyword, holds === 'schema' && isObject(value) ? copyItem(value) : value)
+    return holds === 'schema' && isObject(value) ? copyItem(value) : value
   }
+  const kept = Object.fromEntries(Object.entries(schema).filter(([keyword]) => !LEFT_OUT.has(keyword)))
+  const copy = mapEntries(kept, copyValue)
   options.complete?.(copy)
   return copy
 }
 
-function copyMap(map: object, copyItem: (item: unknown) => Schema): object {
-  const copy = {}
-  for (const [name, item] of Object.entries(map)) set(copy, name, copyItem(item))
-  return copy
-}
-
-/** As `copy[name] = value`, for names that mean something to objects too: `__proto__`. */
-function set(copy: object, name: string, value: unknown): void {
-  Object.defineProperty(copy, name, { value, enumerable: true, writable: true, configurable: true })
+/** `Object.fromEntries` also takes names that mean something to objects: `__proto__`. */
+function mapEntries(map: object, toValue: (name: string, value: unknown) => unknown): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(map).map(([name, value]) => [name, toValue(name, value)]))
 }
