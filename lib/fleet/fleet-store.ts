@@ -130,6 +130,8 @@ export class Store {
     const [major, minor] = [Number(version?.[1] ?? 0), Number(version?.[2] ?? 0)]
     if (major < OLDEST_SERVER[0] || (major === OLDEST_SERVER[0] && minor < OLDEST_SERVER[1]))
       return `its version is ${version?.[0].slice('redis_version:'.length) ?? 'unknown'}, at least ${OLDEST_SERVER.join('.')} is needed`
+    const mode = /^redis_mode:(cluster|sentinel)/m.exec(info)?.[1]
+    if (mode !== undefined) return `it is a ${mode}, and a single server is needed`
     this.warnings = await this.#findLosses()
     for (const { message, hint } of this.warnings) this.#options.onLog('warn', `${message} (${hint})`)
     return null

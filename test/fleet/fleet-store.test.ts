@@ -30,12 +30,14 @@ t.test('[fleet/fleet-store.2] a server that cannot be used is named with the rea
   )
 })
 
-t.test('[fleet/fleet-store.2] a wrong password', { skip: WITHOUT_REDIS }, async t => {
+t.test('[fleet/fleet-store.2] a wrong password, and a node of a cluster', { skip: WITHOUT_REDIS }, async t => {
   const { port } = await startRedis(t, ['--requirepass', 'right', '--appendonly', 'yes'])
   for (const user of ['', ':wrong@'])
     await t.rejects(open(t, `redis://${user}127.0.0.1:${port}`), { message: /the user name or the password is wrong/ })
   const { store } = await open(t, `redis://:right@127.0.0.1:${port}`)
   t.equal(store.problem, null)
+  const cluster = await startRedis(t, ['--cluster-enabled', 'yes'])
+  await t.rejects(open(t, cluster.url), { message: /it is a cluster, and a single server is needed/ })
 })
 
 t.test('[fleet/fleet-store.3] a server that would lose jobs is a warning', { skip: WITHOUT_REDIS }, async t => {
