@@ -146,11 +146,9 @@ export async function readMemoryOf(
     const own = await readMemory(pid)
     if (own === null) return
     const children = withChildren ? await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '') : ''
-    const sizes = await Promise.all(children.split(' ').filter(Boolean).map(readMemory))
-    found.set(
-      pid,
-      sizes.reduce<number>((sum, bytes) => sum + (bytes ?? 0), own),
-    )
+    let sum = own
+    for (const bytes of await Promise.all(children.split(' ').filter(Boolean).map(readMemory))) sum += bytes ?? 0
+    found.set(pid, sum)
   }
   await Promise.all(pids.slice(0, MAX_PROCESSES).map(pid => turn.run(() => read(pid))))
   return found
