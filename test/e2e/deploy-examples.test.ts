@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { SETTING_OPTIONS } from '../../lib/config/setting-options.ts'
+import { findCheck, isInstalled } from '../docs/checks.ts'
 
 const DEPLOY = fileURLToPath(new URL('../../examples/deploy', import.meta.url))
 const KUBERNETES = join(DEPLOY, 'kubernetes')
@@ -67,4 +68,22 @@ t.test('[docs.8] manifests are valid by the schemas of Kubernetes', { skip }, as
     const { status, stdout, stderr } = spawnSync('kubernetes-validate', ['--strict', '-'], { input, encoding: 'utf8' })
     t.equal(status, 0, stdout + stderr)
   }
+})
+
+t.test('[docs.9] the Compose file has a gateway for each upstream of nginx, and known variables', async t => {
+  const { services } = parse(read('compose', 'compose.yaml'))
+  const upstreams = [...read('compose', 'nginx.conf').matchAll(/server (\S+):8080;/g)].map(([, name]) => name)
+  t.same(
+    Object.keys(services).filter(name => name.startsWith('gateway-')),
+    upstreams,
+  )
+  for (const name of upstreams) {
+    const { environment, stop_grace_period: grace } = services[name!]
+    for (const variable of Object.keys(environment)) t.ok(known.has(variable), variable)
+    t.ok(Number.parseInt(grace, 10) > Number(environment.FN_SHUTDOWN_TIMEOUT))
+  }
+})
+
+t.test('[docs.9] nginx reads its file', { skip: isInstalled('nginx') ? false : 'nginx is not installed' }, async t => {
+  t.equal(findCheck('nginx')!(read('compose', 'nginx.conf').replaceAll(/gateway-\d/g, '127.0.0.1')), null)
 })
