@@ -265,7 +265,8 @@ export class Installer implements Builder {
     }
     const plan = await this.#step.plan(look.unit, toolchain, tools)
     const outcome = await plan?.emptyOutcome?.()
-    if (plan === null || outcome !== undefined) this.#removeIdle(folder)
+    // Packages that nothing asks for any more would hide those of the same names in folders above.
+    if (plan === null || outcome !== undefined) unlessDenied(() => folder.set !== null && folder.remove())
     if (plan === null) return look
     if (outcome !== undefined) {
       return { ...look, unmet: this.#finish(look, plan, signature, { outcome, key: folder.set?.key ?? null }) }
@@ -286,15 +287,6 @@ export class Installer implements Builder {
     // Of an earlier run: the registry is not asked again at every start.
     const failed = new Map(state.unresolved_imports.map(name => [name, FAILED_BEFORE]))
     return { signature, failed, key: state.set, unmet: null }
-  }
-
-  /** Packages that nothing asks for any more would hide those of the same names in folders above. */
-  #removeIdle(folder: PackageFolder): void {
-    try {
-      if (folder.set !== null) folder.remove()
-    } catch (error) {
-      if (!isDenied(error)) throw error
-    }
   }
 
   async #installSet(look: Look, plan: InstallPlan, tools: BuildTools): Promise<Look> {
@@ -340,20 +332,11 @@ export class Installer implements Builder {
     const { unit, signature } = look
     const [read, rest] = signature.split(' ')
     const isUntouched = this.#manifestStamp(unit) === read
-    const settled = this.#write(plan, set)
+    // Whole packages are used, also where nothing can be written beside them.
+    const settled = unlessDenied(() => plan.settle?.(set))
     // Files that the gateway writes itself must not look like an edit; those that were saved meanwhile must.
     const now = isUntouched ? `${this.#manifestStamp(unit)} ${rest}` : signature
     return this.#finish(look, plan, now, { outcome: set, key: plan.key, settled })
-  }
-
-  /** Whole packages are used, also where nothing can be written beside them. */
-  #write(plan: InstallPlan, set: PackageSet): Settled | undefined {
-    try {
-      return plan.settle?.(set)
-    } catch (error) {
-      if (isDenied(error)) return undefined
-      throw error
-    }
   }
 
   /** Records an outcome, and remembers imports without a package: they fail their functions, or are logged. */
@@ -461,6 +444,15 @@ interface Done {
 
 function toolsFor({ isPack, folder }: InstallUnit, tools: BuildTools): BuildTools {
   return isPack ? (tools.forPack?.(folder) ?? tools) : tools
+}
+
+function unlessDenied<T>(work: () => T): T | undefined {
+  try {
+    return work()
+  } catch (error) {
+    if (isDenied(error)) return undefined
+    throw error
+  }
 }
 
 /**

@@ -18,7 +18,7 @@ import { isObject, parseObject } from '../core/json.ts'
 import { namesIn, OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
 import { BuildKey } from './build-cache.ts'
-import { mapSome, tryRead } from './build.ts'
+import { hasFile, mapSome, tryRead } from './build.ts'
 import { type Installed, listDistributions } from './pip.ts'
 import { removeStale } from './run-tool.ts'
 import { BUILD_RETRY_MS, isPassing, ToolFailure } from './tool-failure.ts'
@@ -227,20 +227,16 @@ export class PackageFolder {
     return readMark(this.#packages)
   }
 
-  get #hasEntry(): boolean {
-    return lstatSync(this.#packages.path, { throwIfNoEntry: false }) !== undefined
-  }
-
   /** True for packages, or a link to some, that the gateway did not put there: they stay as they are. */
   get isForeign(): boolean {
-    if (!this.#hasEntry || this.set !== null) return false
+    if (!hasFile(this.#folder.path, this.target) || this.set !== null) return false
     return !this.#packages.isThere() || this.#packages.list(IS_FOREIGN).length > 0
   }
 
   /** A gateway that was killed between two renames left the set that it was about to replace beside its place, after them as waste. */
   recover(): void {
     if (!this.#beside.isThere()) return
-    if (this.#hasEntry) this.#beside.remove(OLD)
+    if (hasFile(this.#folder.path, this.target)) this.#beside.remove(OLD)
     else if (this.#beside.below(OLD).isThere()) this.#beside.moveTo(OLD, this.#folder, this.target)
     this.#leave()
   }
@@ -263,7 +259,7 @@ export class PackageFolder {
       const owner = process.geteuid?.() === 0 ? lstatSync(fresh.path) : null
       await linkTree(set.folder.below(this.target).path, fresh.path, set.isPrivate, owner)
       fresh.write('.gitignore', '*\n')
-      if (this.#hasEntry) this.#folder.moveTo(this.target, this.#beside, OLD)
+      if (hasFile(this.#folder.path, this.target)) this.#folder.moveTo(this.target, this.#beside, OLD)
       this.#beside.moveTo(name, this.#folder, this.target)
     } finally {
       this.recover()
