@@ -14,6 +14,7 @@ import type { Redis } from 'ioredis'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { Timer, within } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
+import { parseObject } from '../core/json.ts'
 import { KEPT_JOB_MS, KEPT_JOBS, MAX_OPEN_JOBS } from '../core/limits.ts'
 import {
   type CheckedInput,
@@ -82,7 +83,14 @@ interface Run {
   ended: Promise<unknown>
 }
 
-type Message = { from: string } & ({ job: JobEventRecord } | { cancel: string })
+interface Message {
+  /** The gateway that says it. */
+  from: string
+  /** A step that was kept. */
+  job: JobEventRecord
+  /** A job whose running attempt is to be stopped. */
+  cancel: string
+}
 
 export class FleetJobs implements JobsPart {
   readonly #options: FleetJobsOptions
@@ -94,6 +102,8 @@ export class FleetJobs implements JobsPart {
   readonly #delayed: new () => Error
   readonly #listener: Redis
   readonly #runs = new Map<string, Run>()
+  /** Resolve when a function that was full has room, by its key. */
+  readonly #rooms = new Map<string, Promise<void>>()
   readonly #sweep: Timer
   #counts = Object.fromEntries(JOB_STATES.map(state => [state, 0])) as Record<JobState, number>
   #isCounting = false
@@ -129,7 +139,7 @@ export class FleetJobs implements JobsPart {
     this.#queue.on('error', () => {})
     this.#worker.on('error', () => {})
     this.#listener = store.connect(true)
-    this.#listener.on('message', (_channel, text) => this.#hear(JSON.parse(text) as Message))
+    this.#listener.on('message', (_channel, text) => this.#hear(parseObject(text) as Partial<Message> | null))
   }
 
   /** As of the last look; each call looks again. */
@@ -381,7 +391,11 @@ export class FleetJobs implements JobsPart {
   async #hasRoom(fn: FunctionVersion): Promise<boolean> {
     const { admission, clock } = this.#options
     if (admission.canEnter(fn)) return true
-    await within(clock, ROOM_MS, new Promise<void>(resolve => admission.onceRoom(fn, resolve)))
+    const room =
+      this.#rooms.get(fn.key) ??
+      new Promise<void>(resolve => admission.onceRoom(fn, resolve)).then(() => void this.#rooms.delete(fn.key))
+    this.#rooms.set(fn.key, room)
+    await within(clock, ROOM_MS, room)
     return admission.canEnter(fn)
   }
 
@@ -418,15 +432,16 @@ export class FleetJobs implements JobsPart {
     return this.#options.store.key('events')
   }
 
-  async #tell(message: { job: JobEventRecord } | { cancel: string }): Promise<void> {
+  async #tell(message: Pick<Message, 'job'> | Pick<Message, 'cancel'>): Promise<void> {
     const { store, id } = this.#options
     await store.ask(redis => redis.publish(this.#channel, JSON.stringify({ from: id, ...message }))).catch(() => {})
   }
 
-  #hear(message: Message): void {
-    if (message.from === this.#options.id) return
-    if ('cancel' in message) this.#stop(message.cancel)
-    else this.#options.onEvent(message.job)
+  /** @param message - of another release perhaps, or of something else that writes there */
+  #hear(message: Partial<Message> | null): void {
+    if (message === null || message.from === this.#options.id) return
+    if (typeof message.cancel === 'string') this.#stop(message.cancel)
+    if (typeof message.job?.id === 'string') this.#options.onEvent(message.job)
   }
 
   #stop(id: string): void {

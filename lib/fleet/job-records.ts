@@ -11,6 +11,7 @@
 import { randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { Redis } from 'ioredis'
+import { parseObject } from '../core/json.ts'
 import { KEPT_JOB_MS } from '../core/limits.ts'
 import {
   isFinished,
@@ -109,8 +110,10 @@ export class JobRecords {
     const [job, request, step] = await this.#store.ask(redis =>
       redis.hmget(this.#store.key('job', id), 'job', 'request', 'step'),
     )
-    if (job == null || request == null) return null
-    return { job: JSON.parse(job) as Job, request: JSON.parse(request) as JobRequest, step: Number(step) }
+    const [kept, asked] = [parseObject(job ?? ''), parseObject(request ?? '')]
+    // What is damaged is as good as gone: nothing could run it.
+    if (kept === null || asked === null) return null
+    return { job: kept as unknown as Job, request: asked as unknown as JobRequest, step: Number(step) }
   }
 
   /** @returns null when another step came in between, or the job is gone */

@@ -5,6 +5,7 @@
 
 import { hostname } from 'node:os'
 import { type Clock, Timer } from '../core/clock.ts'
+import { parseObject } from '../core/json.ts'
 import type { Store } from './fleet-store.ts'
 
 /** Milliseconds between two reports, and after which a silent gateway counts as gone, and is forgotten. */
@@ -110,14 +111,9 @@ export class Members {
     const keys = [store.key('gateways'), store.key('gateways', 'seen')]
     const [now, reports, times] = await store.ask(() => scripts.fngwReport(2, ...keys, id, text, FORGOTTEN_MS))
     const seen = new Map(toPairs(times).map(([name, time]) => [name, Number(time)]))
-    const members = toPairs(reports).map(([name, json]) => {
-      const seenAgoMs = now - (seen.get(name) ?? 0)
-      return {
-        id: name,
-        ...(JSON.parse(json) as MemberReport & Pick<Member, 'host' | 'pid'>),
-        seenAgoMs,
-        isGone: false,
-      }
+    const members = toPairs(reports).flatMap(([name, json]) => {
+      const known = parseObject(json) as (MemberReport & Pick<Member, 'host' | 'pid'>) | null
+      return known === null ? [] : { id: name, ...known, seenAgoMs: now - (seen.get(name) ?? 0), isGone: false }
     })
     this.#known = { at: clock.monotonic(), members: members.sort((a, b) => (a.id < b.id ? -1 : 1)) }
   }

@@ -5,6 +5,7 @@
  */
 
 import { type Clock, Timer } from '../core/clock.ts'
+import { parseObject } from '../core/json.ts'
 import {
   type KeptStates,
   type ScheduleState,
@@ -93,7 +94,7 @@ export class ScheduleLease implements ScheduleStore {
       this.#renewLater()
       const states = new Map<string, ScheduleState>()
       for (const [key, text] of Object.entries(await store.ask(redis => redis.hgetall(store.key('schedules'))))) {
-        const state = toScheduleState(JSON.parse(text))
+        const state = toScheduleState(parseObject(text))
         if (state !== null) states.set(key, state)
       }
       return { states, warnings: [] }

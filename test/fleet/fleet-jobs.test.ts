@@ -328,4 +328,20 @@ t.test('[fleet/fleet-jobs.1] jobs of a fleet', { skip: WITHOUT_REDIS }, async t 
       t.match(await alone.jobs.get(lost.id), { last_error: 'unknown function or version: node/hello@default' })
     },
   )
+
+  await t.test('[fleet/fleet-jobs.12] what is damaged in the store disturbs nothing else', async t => {
+    const { jobs, reached } = await join(t, redis, 'eight')
+    const client = redis.client()
+    const first = (await jobs.create({ ...HELLO, delay_ms: 60_000 })).record
+    await client.hset(`{eight}:job:${first.id}`, 'job', '{"id":')
+    await client.publish('{eight}:events', 'not JSON')
+    await client.publish('{eight}:events', '{"from":"x","job":7}')
+    const { record } = await jobs.create(HELLO)
+    await reached(record.id, 'done')
+    await t.rejects(jobs.get(first.id), { code: 'NOT_FOUND' })
+    t.same(
+      (await jobs.list()).jobs.map(({ id }) => id),
+      [record.id],
+    )
+  })
 })

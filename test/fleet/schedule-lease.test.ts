@@ -40,6 +40,7 @@ t.test('[fleet/schedule-lease.1] schedules of a fleet', { skip: WITHOUT_REDIS },
     await a.lease.save(many)
     await a.lease.save(new Map([['node/f0@default', null]]))
     await t.rejects(b.lease.save(many), { message: 'another gateway may lead' })
+    await redis.client().hset(a.store.key('schedules'), 'node/damaged@default', '{')
     await a.lease.close()
     const opened = await b.lease.open()
     const states = 'states' in opened ? opened.states : new Map()
