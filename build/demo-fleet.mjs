@@ -64,7 +64,7 @@ try {
   }
 }
 
-/** Requests go to the gateways in turn. One that cannot be reached is passed over, as the request was not sent. */
+/** Requests go to the gateways in turn. One that cannot be reached is passed over; one that ends before it responds is too, for a GET. */
 function toBalancer(urls) {
   let turn = 0
   return (incoming, response) => {
@@ -77,7 +77,8 @@ function toBalancer(urls) {
         answer.on('error', () => response.destroy())
       })
       outgoing.on('error', error => {
-        if (error.code === 'ECONNREFUSED' && left > 1) send(left - 1)
+        const mayRepeat = error.code === 'ECONNREFUSED' || (incoming.method === 'GET' && !response.headersSent)
+        if (mayRepeat && left > 1) send(left - 1)
         else if (response.headersSent) response.destroy()
         else response.writeHead(502).end('no gateway responds\n')
       })

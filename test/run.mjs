@@ -67,10 +67,11 @@ const LONGEST = [
   'test/dependencies/node.node-set.test.ts',
   'test/remote/remote-daemon.test.ts',
   'test/runtimes/node.test.ts',
-  'test/runtime/quotas.test.ts',
+  'test/runtime/function-users.quotas.test.ts',
   'test/gateway/gateway.test.ts',
   'test/dependencies/python.dependencies.test.ts',
-  'test/dependencies/node-dependencies.test.ts',
+  'test/dependencies/node.dependencies.test.ts',
+  'test/fleet/fleet-jobs.test.ts',
   'test/runtime/daemon.test.ts',
   'test/e2e/cut-cable.test.ts',
   'test/runtimes/rust.test.ts',
@@ -91,7 +92,8 @@ const LONGEST = [
   'test/processes/acceptor.test.ts',
   'test/e2e/kill-schedules.test.ts',
 ]
-const rankOf = ({ file }) => (LONGEST.includes(file) ? LONGEST.indexOf(file) : LONGEST.length)
+const rankOf = ({ file, beside = [] }) =>
+  Math.min(...[file, ...beside].map(one => (LONGEST.includes(one) ? LONGEST.indexOf(one) : LONGEST.length)))
 
 /** Runs one file, or several of a module, in a process group of its own, so that whatever it leaves behind ends with it. */
 function run({ file, beside = [], program = process.execPath, version = null, env = {} }) {

@@ -8,7 +8,7 @@ t.setTimeout(120_000)
 
 const KIB = 1024
 /** The longest body that travels as text: it is copied on its way. */
-const LONGEST_TEXT = 64 * KIB
+const LONGEST_TEXT = 16 * KIB
 const HANDLER = `function handler(event)
   local n = tonumber(event.query.bytes)
   return { status = 200, headers = { ["content-type"] = "text/plain" }, body = string.rep(event.query.text, n):sub(1, n) }
