@@ -246,10 +246,10 @@ t.test('[fleet/fleet-jobs.1] jobs of a fleet', { skip: WITHOUT_REDIS }, async t 
   await t.test(
     '[fleet/fleet-jobs.8] a job created at one gateway runs at another, and is seen and stopped from both',
     async t => {
-      const idle = await join(t, redis, 'two', {
-        enabled: true,
-        admission: { canEnter: () => false, onceRoom: () => {} },
-      })
+      const idle = await join(t, redis, 'two', { call: untilStopped, maxConcurrency: 1 })
+      const own = (await idle.jobs.create(HELLO)).record
+      await idle.reached(own.id, 'running')
+      // The first one has no place left.
       const busy = await join(t, redis, 'two', { call: untilStopped })
       const { record } = await idle.jobs.create({ ...HELLO, max_attempts: 2 })
       await busy.reached(record.id, 'running')
@@ -321,6 +321,7 @@ t.test('[fleet/fleet-jobs.1] jobs of a fleet', { skip: WITHOUT_REDIS }, async t 
       const older = await join(t, redis, 'six', { functionOf: () => null, hasOthers: () => true })
       const waiting = (await older.jobs.create(HELLO)).record
       const newer = await join(t, redis, 'six')
+      await older.jobs.close(0)
       await newer.reached(waiting.id, 'done')
       const alone = await join(t, redis, 'seven', { functionOf: () => null })
       const lost = (await alone.jobs.create(HELLO)).record

@@ -80,25 +80,4 @@ t.test('[fleet/fleet.2] gateways of a fleet', { skip: WITHOUT_REDIS }, async t =
     t.same(own, { fleet: false, gateways: [] })
     t.notOk('store' in (alone.health() as object))
   })
-
-  await t.test(
-    '[fleet/fleet.5] without the store functions answer, and a required one makes a gateway not ready',
-    async t => {
-      const server = await startRedis(t)
-      const strict = await start(t, server, { storeRequired: true })
-      const mild = await start(t, server)
-      await server.end()
-      t.equal((await ask(mild, 'GET', '/hello')).status, 200)
-      const refused = await ask(mild, 'POST', '/_fn/jobs', { name: 'hello' })
-      t.match(refused, { status: 503, body: { error: /^the store does not answer: / } })
-      t.match((await ask(mild, 'GET', '/_fn/health')).body, { store: 'down' })
-      t.match(await ask(mild, 'GET', '/_fn/health?ready=1'), { status: 200 })
-      t.match(await ask(strict, 'GET', '/_fn/health?ready=1'), {
-        status: 503,
-        body: { ready: false, reasons: [/^the store is away: /] },
-      })
-      const late = await start(t, server, { storeRequired: false })
-      t.match((await ask(late, 'GET', '/_fn/fleet')).body, { store: 'down' })
-    },
-  )
 })
