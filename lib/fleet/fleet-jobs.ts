@@ -262,10 +262,12 @@ export class FleetJobs implements JobsPart {
     await within(clock, STORE_RETRY_MS, Promise.all(runs.map(({ ended }) => ended)))
     await this.#callbacks.close()
     this.#listener.disconnect()
+    // It would wait for a handler that does not end.
+    const mustForce = isAway || this.#runs.size > 0
     await within(
       clock,
       STORE_RETRY_MS,
-      this.#worker.close(isAway).catch(() => {}),
+      this.#worker.close(mustForce).catch(() => {}),
     )
     await within(
       clock,

@@ -16,9 +16,11 @@ import { makeTree } from '../helpers/tree.ts'
 
 const HELLO = { name: 'hello' }
 
-// Timers of jobs that wait do not keep a process running.
-const alive = setInterval(() => {}, 60_000)
-t.teardown(() => clearInterval(alive))
+/** Timers of jobs that wait do not keep a process running. */
+function stayAlive(t: Test): void {
+  const alive = setInterval(() => {}, 60_000)
+  t.teardown(() => clearInterval(alive))
+}
 
 interface Bed {
   jobs: JobsPart
@@ -224,6 +226,7 @@ const CONTRACT: readonly [title: string, run: (t: Test, bed: (options?: object) 
 ]
 
 t.test('[fleet/fleet-jobs.1] jobs below the functions root', async t => {
+  stayAlive(t)
   for (const [title, run] of CONTRACT)
     await t.test(title, t =>
       run(t, async options => {
@@ -238,6 +241,7 @@ t.test('[fleet/fleet-jobs.1] jobs below the functions root', async t => {
 })
 
 t.test('[fleet/fleet-jobs.1] jobs of a fleet', { skip: WITHOUT_REDIS }, async t => {
+  stayAlive(t)
   const redis = await startRedis(t)
   let fleets = 0
   for (const [title, run] of CONTRACT)
