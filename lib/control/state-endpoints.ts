@@ -85,8 +85,8 @@ function toReadyReply({ lifecycle, runtimes, fleet, settings }: ControlContext, 
 /** The gateways of a fleet. @param details - hosts and addresses may be shown */
 function toFleetRecord(fleet: ControlContext['fleet'], details: boolean): Record<string, unknown> {
   if (fleet === null) return { fleet: false, gateways: [] }
-  const { id, problem, members } = fleet
-  const gateways = members.call(fleet).map(one => ({
+  const { id, problem } = fleet
+  const gateways = fleet.members().map(one => ({
     id: one.id,
     ...(details && { host: one.host, pid: one.pid, addresses: one.addresses }),
     version: one.version,

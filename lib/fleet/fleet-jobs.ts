@@ -1,7 +1,7 @@
 /**
  * The jobs of a fleet: created at any of its gateways, run by any of them, the next one that has a free place. The store keeps the record
  * of each job; a queue of BullMQ hands tickets with its id to the gateways, waits for what is due later, and gives a ticket to
- * another gateway when its own has not renewed its lock. Spec: page fleet/jobs.
+ * another gateway when its holder has not renewed its lock. Spec: page fleet/fleet-jobs.
  *
  *   create ─► record kept ─► ticket ─► any gateway ─► begin is kept ─► attempt ─► its end is kept ─► ticket back for later, or over
  *
@@ -46,8 +46,8 @@ import {
 } from '../jobs/job.ts'
 import type { JobListOptions, JobsOptions, JobsPart } from '../jobs/jobs.ts'
 import type { JobEventRecord } from '../observe/events.ts'
-import { JobRecords, type Kept } from './job-records.ts'
 import type { Store } from './fleet-store.ts'
+import { JobRecords, type Kept } from './job-records.ts'
 
 const QUEUE = 'tickets'
 /** Milliseconds for which a ticket is held without renewal. Tickets that were not renewed are looked for twice as often. */
@@ -57,8 +57,8 @@ const ROOM_MS = 250
 const LATER_MS = { first: 500, longest: 30_000 }
 /** Milliseconds until a job of a function that is not in this tree comes again, for another gateway, and how long that goes on. */
 const ELSEWHERE_MS = { again: 1000, most: 60_000 }
-/** Milliseconds between two searches for lost tickets, callbacks and outdated jobs. */
-const SWEEP_MS = 15_000
+/** Milliseconds between two searches for lost tickets, callbacks and outdated jobs: each looks at every open job. */
+const SWEEP_MS = 60_000
 /** Milliseconds for which one gateway tries a callback before another one may. */
 const CALLBACK_MS = 180_000
 /** Jobs that are read for one look at a filtered page. */
@@ -84,7 +84,7 @@ interface Run {
 }
 
 interface Message {
-  /** The gateway that says it. */
+  /** Id of the gateway that sends it. */
   from: string
   /** A step that was kept. */
   job: JobEventRecord
@@ -125,7 +125,7 @@ export class FleetJobs implements JobsPart {
     this.#queue = new Queue(QUEUE, { ...shared, connection: store.redis, skipWaitingForReady: true })
     this.#worker = new Worker(QUEUE, (ticket, token) => this.#take(ticket, token!), {
       ...shared,
-      connection: store.connect(true),
+      connection: store.connectBlocking(),
       autorun: false,
       concurrency: maxConcurrency,
       lockDuration: lockMs,
@@ -138,8 +138,8 @@ export class FleetJobs implements JobsPart {
     // The connection of the store reports it.
     this.#queue.on('error', () => {})
     this.#worker.on('error', () => {})
-    this.#listener = store.connect(true)
-    this.#listener.on('message', (_channel, text) => this.#hear(parseObject(text) as Partial<Message> | null))
+    this.#listener = store.connectBlocking()
+    this.#listener.on('message', (_channel, text) => this.#receive(parseObject(text) as Partial<Message> | null))
   }
 
   /** As of the last look; each call looks again. */
@@ -169,17 +169,15 @@ export class FleetJobs implements JobsPart {
     this.#sweepLater(0)
   }
 
-  async create(
-    input: JobInput,
-    idempotencyKey: string | null = null,
-  ): Promise<{ record: JobRecord; replayed: boolean }> {
+  async create(input: JobInput, idempotencyKey: string | null = null): ReturnType<JobsPart['create']> {
     const key = checkIdempotencyKey(idempotencyKey)
     const checked = checkJobInput(input)
     this.#assertOpen()
-    const made = await this.#create(checked, key === null ? null : { key, digest: digestOf(checked) })
+    const idempotency = key === null ? null : { key, digest: digestOf(checked) }
+    const made = await this.#create(checked, idempotency)
     if (!('known' in made)) return { record: made.record, replayed: false }
     const known = await this.#find(made.known)
-    if (known.job.idempotency?.digest !== digestOf(checked))
+    if (known.job.idempotency?.digest !== idempotency?.digest)
       throw new GatewayError('ROUTE_CONFLICT', 'this Idempotency-Key was used for another request')
     return { record: toJobRecord(known.job, known.request), replayed: true }
   }
@@ -236,7 +234,7 @@ export class FleetJobs implements JobsPart {
       // It went on in between.
       if (canceled === null) continue
       this.#stop(id)
-      await this.#tell({ cancel: id })
+      await this.#publish({ cancel: id })
       await this.#options.store.ask(() => this.#queue.remove(id)).catch(() => {})
       return { record: toJobRecord(canceled.job, request), deleted: false }
     }
@@ -374,7 +372,7 @@ export class FleetJobs implements JobsPart {
     return isFinished(ended) ? null : ended.dueAt
   }
 
-  /** However often the store refuses it: the place of the attempt is taken meanwhile, so few can wait so. */
+  /** Tries until the store takes it. The place of the attempt stays taken, which bounds how many wait. */
   async #keepEnd(begun: Kept, ended: Job): Promise<void> {
     const { clock, onLog } = this.#options
     for (let isFirst = true; ; isFirst = false) {
@@ -414,10 +412,10 @@ export class FleetJobs implements JobsPart {
     const time = this.#options.clock.wall()
     const record = { time, id, key, state, attempt, status: resultStatus, error: lastError }
     this.#options.onEvent(record)
-    void this.#tell({ job: record })
+    void this.#publish({ job: record })
   }
 
-  /** Sends the callback of a finished job; another gateway does when this one ends before. */
+  /** Sends the callback of a finished job; when this gateway ends first, another one does. */
   async #callBack(job: Job): Promise<void> {
     if (job.callback?.state !== 'pending') return
     const { store, clock } = this.#options
@@ -434,13 +432,13 @@ export class FleetJobs implements JobsPart {
     return this.#options.store.key('events')
   }
 
-  async #tell(message: Pick<Message, 'job'> | Pick<Message, 'cancel'>): Promise<void> {
+  async #publish(message: Pick<Message, 'job'> | Pick<Message, 'cancel'>): Promise<void> {
     const { store, id } = this.#options
     await store.ask(redis => redis.publish(this.#channel, JSON.stringify({ from: id, ...message }))).catch(() => {})
   }
 
-  /** @param message - of another release perhaps, or of something else that writes there */
-  #hear(message: Partial<Message> | null): void {
+  /** @param message - of any release, or of another program that writes to the channel */
+  #receive(message: Partial<Message> | null): void {
     if (message === null || message.from === this.#options.id) return
     if (typeof message.cancel === 'string') this.#stop(message.cancel)
     if (typeof message.job?.id === 'string') this.#options.onEvent(message.job)
@@ -467,7 +465,7 @@ export class FleetJobs implements JobsPart {
     })
   }
 
-  /** What a gateway left that ended at the wrong moment: jobs without a ticket, callbacks, jobs that are old. */
+  /** Completes what a killed gateway left: jobs without a ticket and undelivered callbacks. Deletes outdated jobs. */
   async #sweepNow(): Promise<void> {
     const { clock, store, id } = this.#options
     // One gateway does it for all.

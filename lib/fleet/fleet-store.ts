@@ -46,12 +46,16 @@ export class Store {
   warnings: readonly Warning[] = []
   /** Why the server cannot be used; null while it can. */
   problem: string | null = 'not connected yet'
+  /** That it is away was logged. */
+  #isReported = false
+  /** Takes the outcome of the first attempt to connect. */
+  #onOutcome: ((problem: string | null) => void) | null = null
 
   private constructor(redis: Redis, options: StoreOptions) {
     this.redis = redis
     this.#options = options
     this.prefix = `{${options.prefix}}`
-    redis.on('ready', () => this.#handleReady())
+    redis.on('ready', () => void this.#handleReady())
     redis.on('error', error => this.#handleGone(toReason(error)))
     redis.on('close', () => this.#handleGone('the connection was closed'))
   }
@@ -73,12 +77,15 @@ export class Store {
     return [this.prefix, ...parts].join(':')
   }
 
-  /** A further connection. @param isBlocking - true: its commands wait on the server, and are never given up */
-  connect(isBlocking: boolean): Redis {
-    const options: Partial<RedisOptions> = isBlocking
-      ? { maxRetriesPerRequest: null, enableOfflineQueue: true, lazyConnect: false }
-      : { lazyConnect: false }
-    const connection = this.redis.duplicate(isBlocking ? { ...options, commandTimeout: undefined } : options)
+  /** A further connection, whose commands may wait on the server and are never given up. */
+  connectBlocking(): Redis {
+    const waiting = {
+      maxRetriesPerRequest: null,
+      enableOfflineQueue: true,
+      lazyConnect: false,
+      commandTimeout: undefined,
+    }
+    const connection = this.redis.duplicate(waiting)
     // The main connection reports it.
     connection.on('error', () => {})
     this.#further.push(connection)
@@ -92,10 +99,9 @@ export class Store {
     } catch (error) {
       if (error instanceof GatewayError) throw error
       const headers = { 'Retry-After': RETRY_AFTER_SECONDS }
-      throw new GatewayError('RUNTIME_DOWN', `the store does not answer: ${toReason(error as Error)}`, {
-        headers,
-        cause: error,
-      })
+      const refuses = (error as Error).name === 'ReplyError' ? 'refuses a command' : 'does not answer'
+      const message = `the store ${refuses}: ${toReason(error as Error)}`
+      throw new GatewayError('RUNTIME_DOWN', message, { headers, cause: error })
     }
   }
 
@@ -104,21 +110,15 @@ export class Store {
     for (const connection of [this.redis, ...this.#further]) connection.disconnect()
   }
 
-  async #firstAnswer(): Promise<string | null> {
-    const timer = AbortSignal.timeout(CONNECT_MS)
+  /** @returns null, or why the server cannot be used */
+  #firstAnswer(): Promise<string | null> {
     return new Promise(resolve => {
-      const end = (problem: string | null): void => {
-        this.redis.off('ready', onReady)
-        this.redis.off('error', onError)
-        timer.removeEventListener('abort', onLate)
+      const timer = setTimeout(() => this.#onOutcome?.(`no answer within ${CONNECT_MS / 1000} s`), CONNECT_MS)
+      this.#onOutcome = problem => {
+        this.#onOutcome = null
+        clearTimeout(timer)
         resolve(problem)
       }
-      const onReady = (): void => void this.#examine().then(end, error => end(toReason(error as Error)))
-      const onError = (error: Error): void => end(toReason(error))
-      const onLate = (): void => end(`no answer within ${CONNECT_MS / 1000} s`)
-      this.redis.once('ready', onReady)
-      this.redis.once('error', onError)
-      timer.addEventListener('abort', onLate)
       this.redis.connect().catch(() => {})
     })
   }
@@ -132,8 +132,10 @@ export class Store {
       return `its version is ${version?.[0].slice('redis_version:'.length) ?? 'unknown'}, at least ${OLDEST_SERVER.join('.')} is needed`
     const mode = /^redis_mode:(cluster|sentinel)/m.exec(info)?.[1]
     if (mode !== undefined) return `it is a ${mode}, and a single server is needed`
+    const known = new Set(this.warnings.map(({ code }) => code))
     this.warnings = await this.#findLosses()
-    for (const { message, hint } of this.warnings) this.#options.onLog('warn', `${message} (${hint})`)
+    for (const { code, message, hint } of this.warnings)
+      if (!known.has(code)) this.#options.onLog('warn', `${message} (${hint})`)
     return null
   }
 
@@ -162,14 +164,24 @@ export class Store {
     return warnings
   }
 
-  #handleReady(): void {
-    if (this.problem !== null && this.problem !== 'not connected yet') this.#options.onLog('info', 'the store is back')
+  /** Each time: another server may stand behind the URL now. */
+  async #handleReady(): Promise<void> {
+    const problem = await this.#examine().catch(error => toReason(error as Error))
+    if (problem !== null) return this.#handleGone(problem)
+    if (this.#isReported) this.#options.onLog('info', 'the store is back')
+    this.#isReported = false
     this.problem = null
+    this.#onOutcome?.(null)
   }
 
   #handleGone(reason: string): void {
-    if (this.problem === null) this.#options.onLog('warn', `the store is away, jobs and schedules wait: ${reason}`)
     this.problem = reason
+    if (this.#onOutcome !== null) {
+      this.#onOutcome(reason)
+      return
+    }
+    if (!this.#isReported) this.#options.onLog('warn', `the store is away, jobs and schedules wait: ${reason}`)
+    this.#isReported = true
   }
 }
 

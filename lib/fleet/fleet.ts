@@ -1,6 +1,6 @@
 /**
  * A gateway as one of several that share jobs and schedules through a store. Loaded only where `FN_STORE_URL` is set.
- * Spec: page fleet/fleet-store.
+ * Spec: page fleet/fleet.
  *
  *   start ─► connect, check the server ─► report to the others ─► take jobs, ask for the lease of the schedules
  */

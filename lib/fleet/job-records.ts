@@ -1,6 +1,6 @@
 /**
- * Jobs of a fleet as they are kept in the store. Every step is written by a script that compares first, so that of two gateways that
- * believe to have a job one is refused. Spec: page fleet/jobs.
+ * Jobs of a fleet as they are kept in the store. A script writes each step and compares its number first, so that of two gateways that
+ * hold the same job one is refused. Spec: page fleet/fleet-jobs.
  *
  *   <prefix>:job:<id>                hash: job (JSON of its last step), request (JSON), step (number of the last step)
  *   <prefix>:part:<id>:body|result   bytes
@@ -26,9 +26,9 @@ import type { Store } from './fleet-store.ts'
 
 /** Bytes that are read from the store or written to it at once. */
 const PIECE_BYTES = 256 * 1024
-/** What nobody deletes goes by itself, ms. */
+/** Records of finished jobs expire after this time even when no gateway deletes them, ms. */
 const LIFETIME_MS = 2 * KEPT_JOB_MS
-/** A part that is being written. */
+/** Lifetime of a part that is being written, ms. */
 const DRAFT_MS = 3_600_000
 
 /** A job as it was read. */
@@ -94,7 +94,7 @@ export class JobRecords {
     return this.#store.ask(redis => redis.incr(this.#store.key('seq')))
   }
 
-  /** @returns the id of the job that has the idempotency key or the id already; `full` when `maxOpen` jobs wait or run */
+  /** @returns `known`: the id of the job that has the idempotency key; `full` when `maxOpen` jobs wait or run */
   async create(job: Job, request: JobRequest, maxOpen: number): Promise<'made' | 'full' | { known: string }> {
     const at = this.#store.key.bind(this.#store)
     const { id, seq, idempotency } = job

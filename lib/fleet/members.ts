@@ -1,6 +1,6 @@
 /**
- * Which gateways are in a fleet: each tells the store how it is, and reads how the others are. Spec: page fleet/members.
- * Times are those of the store, so that clocks of machines that differ show nobody as gone.
+ * The gateways of a fleet: each writes a report to the store and reads those of the others. Spec: page fleet/members.
+ * Times are those of the store, so that differing clocks of machines do not show a gateway as gone.
  */
 
 import { hostname } from 'node:os'
@@ -34,7 +34,7 @@ interface Scripts {
   fngwReport(keys: number, ...words: (string | number)[]): Promise<[number, string[], string[]]>
 }
 
-/** What a gateway tells of itself. */
+/** The report of a gateway about itself. */
 export interface MemberReport {
   version: string
   /** Addresses that it listens on. */

@@ -1,7 +1,7 @@
 /**
  * The schedules of a fleet: one gateway leads, which is the one that holds the lease, and keeps their states in the store. Every write
- * names the lease, so that one that has lost it without knowing is refused, and what it could not note does not run.
- * Spec: page fleet/schedules.
+ * contains the lease: a gateway that has lost it without noticing is refused, and a run that it cannot note does not begin.
+ * Spec: page fleet/schedule-lease.
  */
 
 import { type Clock, Timer } from '../core/clock.ts'

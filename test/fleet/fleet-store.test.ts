@@ -4,10 +4,15 @@ import { startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
 
 async function open(t: Test, url: string, more: Partial<StoreOptions> = {}) {
   const logs: string[] = []
-  const onLog = (level: string, message: string): void => void logs.push(`${level} ${message}`)
+  let take: () => void = () => {}
+  const onLog = (level: string, message: string): void => {
+    logs.push(`${level} ${message}`)
+    if (message === 'the store is back') take()
+  }
+  const isBack = (): Promise<void> => new Promise(resolve => (take = resolve))
   const store = await Store.open({ url, prefix: 'test', isRequiredAtStart: true, onLog, ...more })
   t.teardown(() => store.close())
-  return { store, logs }
+  return { store, logs, isBack }
 }
 
 t.test('[fleet/fleet-store.1] a package that is missing is named with the command that installs it', async t => {
@@ -57,9 +62,8 @@ t.test(
   { skip: WITHOUT_REDIS },
   async t => {
     const server = await startRedis(t)
-    const { store, logs } = await open(t, server.url)
+    const { store, logs, isBack } = await open(t, server.url)
     t.equal(store.key('job', 7), '{test}:job:7')
-    const isBack = (): Promise<void> => new Promise(resolve => store.redis.once('ready', () => resolve()))
     const ping = () => store.ask(redis => redis.ping())
     server.pause()
     await t.rejects(ping(), { code: 'RUNTIME_DOWN', message: /no answer within 1\.5 s/ })
@@ -74,8 +78,24 @@ t.test(
     t.equal(await ping(), 'PONG')
     t.match(logs, [/^warn the store is away, jobs and schedules wait: /, 'info the store is back'])
     t.equal(logs.length, 2)
+    await t.rejects(
+      store.ask(redis => redis.call('NONSENSE')),
+      { message: /^the store refuses a command: ERR unknown command/ },
+    )
   },
 )
+
+t.test('[fleet/fleet-store.3] a server that comes later is examined then', { skip: WITHOUT_REDIS }, async t => {
+  const server = await startRedis(t, ['--maxmemory-policy', 'allkeys-lru', '--appendonly', 'yes'])
+  await server.end()
+  const { store, logs, isBack } = await open(t, server.url, { isRequiredAtStart: false })
+  const back = isBack()
+  await server.begin()
+  await back
+  t.equal(store.problem, null)
+  t.match(store.warnings, [{ code: 'STORE_EVICTS' }])
+  t.match(logs, [/^warn the store is away/, /^warn .*maxmemory-policy is allkeys-lru/, 'info the store is back'])
+})
 
 t.test('[fleet/fleet-store.2] passwords are not shown', async t => {
   t.equal(toShownUrl('rediss://a:b@host:1/2'), 'rediss://host:1/2')
