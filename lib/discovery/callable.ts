@@ -1,6 +1,6 @@
 /** Which symbol of a handler file is called, per runtime. The loader of each language follows this table. Spec: §2.4. */
 
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { setImmediate } from 'node:timers/promises'
 import type { Callable, FunctionVersion, Policy } from '../core/catalog.ts'
@@ -194,9 +194,11 @@ export class LuaChecks {
 
   /** An unreadable file is reported by its call. */
   #look({ entryPath, entryFile, callable, policy }: FunctionVersion): Warning | null {
-    const bytes = orNull(() => readFileSync(entryPath))
-    if (bytes === null || bytes.length > MAX_CHECKED_BYTES || policy.adapter !== 'native') return null
-    const problem = checkLua(bytes.toString('utf8'), entryFile, callable.names)
+    // The file may be another one than was found: no pipe may hold up the gateway.
+    const stats = orNull(() => statSync(entryPath))
+    if (stats?.isFile() !== true || stats.size > MAX_CHECKED_BYTES || policy.adapter !== 'native') return null
+    const text = orNull(() => readFileSync(entryPath, 'utf8'))
+    const problem = text === null ? null : checkLua(text, entryFile, callable.names)
     return problem === null ? null : { ...problem, path: entryFile }
   }
 }
