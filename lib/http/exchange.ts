@@ -306,11 +306,13 @@ export class ClientConnection {
 
   /**
    * True when the client sends requests without reading the responses before. Open requests count too: their responses come
-   * when others that the client has not read may already be here.
+   * when others that the client has not read may already be here. One whose body is still coming does not: held, it would never
+   * have a response.
    */
   get #isBehind(): boolean {
     const written = this.#socket.writableLength ?? 0
-    const open = this.#open * Math.max(this.#expected, EXPECTED_BYTES.min)
+    const received = this.#last === null || this.#last.req.complete ? this.#open : this.#open - 1
+    const open = received * Math.max(this.#expected, EXPECTED_BYTES.min)
     return open + Math.max(this.#unread, written) >= MAX_UNREAD_BYTES
   }
 

@@ -25,7 +25,7 @@ class FakeSocket extends EventEmitter implements HttpSocket {
 
 /** As much of an exchange as its connection looks at. */
 function makeExchange(name: string, left: string[]): Exchange {
-  return { previousOpen: null, nextOpen: null, onDisconnect: () => left.push(name) } as never
+  return { req: { complete: true }, previousOpen: null, nextOpen: null, onDisconnect: () => left.push(name) } as never
 }
 
 function listOpen(connection: ClientConnection, names: ReadonlyMap<Exchange, string>): string[] {

@@ -161,6 +161,27 @@ t.test('[http/public.12] pipelined answers come in order', async t => {
   )
 })
 
+t.test('[http/public.31] the body behind a large response is read to its end once that response was read', async t => {
+  const { open, runtime } = await serve(t)
+  const large = Buffer.alloc(6 * 1024 * 1024)
+  runtime.answer = call => runtime.reply(call, 200, {}, headerOfCall(call).method === 'GET' ? large : 'second')
+  const connection = await open()
+  connection.socket.pause()
+  connection.write(GET)
+  await until(() => runtime.calls.length === 1)
+  connection.write(`${POST}Content-Length: 8\r\n\r\nhalf`)
+  // What the gateway takes of it, it has taken by the time that another was answered.
+  const other = await open()
+  other.write(`${POST}Content-Length: 1\r\n\r\n1`)
+  await other.answers(1)
+  t.equal(runtime.calls.length, 2, 'the POST waits until the response before it is read')
+  connection.socket.resume()
+  await connection.until(() => connection.text.length > large.length)
+  connection.write('half')
+  await connection.until(() => connection.text.endsWith('second'))
+  t.equal(runtime.calls.length, 3)
+})
+
 t.test('[http/public.31] a client that sends without end has few requests open, and each is answered', async t => {
   const { open, runtime } = await serve(t, {}, makeFn({ policy: { maxConcurrency: 0 } }))
   const held: RuntimeCall[] = []
