@@ -201,7 +201,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   assets: ['core', 'config', 'router', 'http'],
   scheduler: ['core', 'files', 'config', 'observe', 'runtime', 'invocation'],
   jobs: ['core', 'files', 'config', 'observe', 'router', 'invocation', 'edge'],
-  fleet: ['core', 'config', 'observe', 'runtime', 'jobs', 'scheduler'],
+  fleet: ['core', 'config', 'files', 'observe', 'runtime', 'jobs', 'scheduler'],
   control: [
     ...['core', 'files', 'config', 'observe', 'router', 'runtime', 'dependencies'],
     ...['invocation', 'http', 'jobs', 'scheduler', 'fleet'],

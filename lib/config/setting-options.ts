@@ -646,6 +646,10 @@ export const SETTING_OPTIONS = {
       description: 'First part of the keys in the store: gateways with the same one are one fleet.',
       fallback: 'fngw',
     }),
+    release: setting('FN_RELEASE', texts.release, {
+      description:
+        'Name of the release of the functions, such as a commit or an image tag: gateways of a fleet with different ones are a rollout. A digest of the functions tree when unset.',
+    }),
     storeRequired: setting('FN_STORE_REQUIRED', boolean(), {
       description:
         '1: a gateway without its store is not ready. 0: it starts without it. Unset: it does not start without it, and stays ready when it goes away later.',

@@ -66,6 +66,11 @@ export const storePrefix = string({
   pattern: /^[\w.-]{1,64}$/,
 })
 
+export const release = string({
+  rule: '1 to 64 letters, digits, _ . + and -',
+  pattern: /^[\w.+-]{1,64}$/,
+})
+
 const ROUTE_LENGTH = 2000
 
 /** True for a path that may become a public route; the pattern itself is compiled by the router. */

@@ -38,7 +38,7 @@ export interface GatewayState {
   catalogGeneratedAt: number
   watching: boolean
   /** Null for a gateway that is not one of a fleet; `problem` is null while its store can be used. */
-  fleet: { problem: string | null } | null
+  fleet: { problem: string | null; release: string } | null
   /** Paths and addresses may be shown. */
   details: boolean
 }
@@ -121,6 +121,7 @@ export function toLoadError(fn: FunctionVersion, state: Pick<GatewayState, 'load
 /** `GET /_fn/health`; the status is 200 when every enabled runtime has a socket up, else 503. */
 export function toHealthRecord(state: GatewayState): { status: number; body: Record<string, unknown> } {
   const { functions, admission: snapshots, details } = state
+  const release = state.fleet?.release ?? state.settings.release
   const healths = [...state.runtimes].map(([name, runtime]) => [name, runtime.health()] as const)
   const admission = new Map(snapshots.map(snapshot => [snapshot.key, snapshot]))
   const stale = functions.filter(fn => state.isStale(fn.key)).length
@@ -137,6 +138,7 @@ export function toHealthRecord(state: GatewayState): { status: number; body: Rec
     routing: { mapped_routes: state.routeCounts.routes, mapped_route_conflicts: state.routeCounts.conflicts },
     storage: { ok: problems.length === 0, ...(details && { problems }) },
     ...(state.fleet !== null && { store: state.fleet.problem === null ? 'up' : 'down' }),
+    ...(release !== null && { release }),
     functions: {
       summary: {
         total: functions.length,

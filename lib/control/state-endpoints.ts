@@ -1,6 +1,8 @@
 /** Health, catalog, checks, reload and packs: the state of the gateway as records. Owner: §4.2, §2.17. */
 
+import { getOrMake } from '../core/collections.ts'
 import { GatewayError } from '../core/errors.ts'
+import type { Member } from '../fleet/members.ts'
 import { type ConstantAnswer, toConstantAnswer } from '../http/respond.ts'
 import { type ControlContext, type ControlReply, type Endpoint, endpoint, json } from './endpoint.ts'
 import { toCatalogRecord, toHealthRecord, toReloadRecord, toSeconds } from './records.ts'
@@ -23,7 +25,7 @@ export function createStateEndpoints(context: ControlContext): readonly Endpoint
       if (!details) throw new GatewayError('FORBIDDEN', 'checks are shown to local callers and with the admin token')
       return json({ checks: await doctor() })
     }),
-    endpoint('GET /_fn/fleet', 'read', ({ details }) => json(toFleetRecord(context.fleet, details))),
+    endpoint('GET /_fn/fleet', 'read', ({ details }) => json(toFleetRecord(context.fleet, clock.wall(), details))),
     endpoint('POST /_fn/reload', 'acts', ({ details }) => reloaded(details)),
     // For watchers of older tools.
     endpoint('GET /_fn/reload', 'acts', ({ details }) => reloaded(details)),
@@ -83,24 +85,42 @@ function toReadyReply({ lifecycle, runtimes, fleet, settings }: ControlContext, 
 }
 
 /** The gateways of a fleet. @param details - hosts and addresses may be shown */
-function toFleetRecord(fleet: ControlContext['fleet'], details: boolean): Record<string, unknown> {
+function toFleetRecord(fleet: ControlContext['fleet'], wallMs: number, details: boolean): Record<string, unknown> {
   if (fleet === null) return { fleet: false, gateways: [] }
-  const { id, problem } = fleet
-  const gateways = fleet.members().map(one => ({
-    id: one.id,
-    ...(details && { host: one.host, pid: one.pid, addresses: one.addresses }),
-    version: one.version,
-    state: one.isGone ? 'gone' : one.state,
-    started_at: toSeconds(one.startedAt),
-    running_calls: one.runningCalls,
-    runs_schedules: one.leads,
-    seen_ms_ago: one.seenAgoMs,
-  }))
+  const { id, problem, release } = fleet
+  const members = fleet.members()
+  const releases = toReleaseRecords(members)
   return {
     fleet: true,
     id,
     store: problem === null ? 'up' : 'down',
     ...(details && problem !== null && { problem }),
-    gateways,
+    ...{ release, rollout: releases.length > 1, releases },
+    gateways: members.map(one => ({
+      id: one.id,
+      ...(details && { host: one.host, pid: one.pid, addresses: one.addresses }),
+      version: one.version,
+      release: one.release,
+      state: one.isGone ? 'gone' : one.state,
+      started_at: toSeconds(one.startedAt),
+      uptime_seconds: Math.max(0, Math.round((wallMs - one.startedAt) / 1000)),
+      load_average: one.loadAverage,
+      cpus: one.cpus,
+      running_calls: one.runningCalls,
+      queued_calls: one.queuedCalls,
+      runs_schedules: one.leads,
+      seen_ms_ago: one.seenAgoMs,
+    })),
   }
+}
+
+/** The releases that are served, the newest first. */
+function toReleaseRecords(members: readonly Member[]): { release: string; since: number; gateways: number }[] {
+  const records = new Map<string, { release: string; since: number; gateways: number }>()
+  for (const { release, releaseSince, isGone } of members) {
+    if (isGone) continue
+    const record = getOrMake(records, release, () => ({ release, since: toSeconds(releaseSince), gateways: 0 }))
+    record.gateways += 1
+  }
+  return [...records.values()].sort((a, b) => b.since - a.since)
 }

@@ -35,11 +35,14 @@ interface KnownFile {
 /** A folder that is read repeatedly. */
 export class FolderReader {
   readonly #root: string
+  readonly #ignored: ReadonlySet<string>
   #known = new Map<string, KnownFile>()
   #reading: Promise<FolderContent | null> | null = null
 
-  constructor(root: string) {
+  /** @param ignored - further names to leave out */
+  constructor(root: string, ignored: readonly string[] = []) {
     this.#root = root
+    this.#ignored = new Set([...IGNORED, ...ignored])
   }
 
   /** Never rejects; null when the folder has more than MAX_FILES files or cannot be read. */
@@ -67,7 +70,7 @@ export class FolderReader {
   async #walk(folder: string, found: Map<string, KnownFile>): Promise<void> {
     for (const entry of await readdir(join(this.#root, folder), { withFileTypes: true })) {
       const { name } = entry
-      if (name.startsWith('.') || IGNORED.includes(name)) continue
+      if (name.startsWith('.') || this.#ignored.has(name)) continue
       const path = folder === '' ? name : `${folder}/${name}`
       if (entry.isDirectory()) await this.#walk(path, found)
       else await this.#readFile(path, found)

@@ -11,37 +11,51 @@ import { hostname } from 'node:os'
 import type { Settings } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
 import type { Warning } from '../core/errors.ts'
+import { FolderReader } from '../files/folder-content.ts'
 import { packageFile } from '../runtime/package-files.ts'
 import { FleetJobs, type FleetJobsOptions } from './fleet-jobs.ts'
 import { type Member, type MemberReport, Members } from './members.ts'
 import { ScheduleLease } from './schedule-lease.ts'
 import { importOptional, Store } from './fleet-store.ts'
 
+/** Files that installs write beside a function: with them a gateway would get another release by running. */
+const WRITTEN_FILES = ['package-lock.json', 'requirements.lock.txt', 'composer.lock']
+const DIGEST_CHARS = 12
+
 export class Fleet {
   readonly id = `${hostname()}-${process.pid}-${randomBytes(3).toString('hex')}`
   readonly store: Store
   readonly lease: ScheduleLease
   readonly #clock: Clock
-  readonly #bullmq: typeof import('bullmq')
+  readonly #bullmq: Bullmq
   readonly #log: LateLog
+  readonly #tree: FolderReader
+  readonly #setRelease: string | null
+  #release: string
+  /** One reading after the other: the last one reads what was adopted last. */
+  #adopting: Promise<void> = Promise.resolve()
   #members: Members | null = null
 
-  private constructor(store: Store, clock: Clock, bullmq: typeof import('bullmq'), log: LateLog) {
+  private constructor({ release, functionsRoot }: Settings, store: Store, clock: Clock, bullmq: Bullmq, log: LateLog) {
     this.#log = log
     this.store = store
     this.#clock = clock
     this.#bullmq = bullmq
+    this.#tree = new FolderReader(functionsRoot, WRITTEN_FILES)
+    this.#setRelease = release
+    this.#release = release ?? UNKNOWN
     this.lease = new ScheduleLease({ store, clock, id: this.id })
   }
 
   /** @throws GatewayError that names what is wrong: a package, the URL, the server */
-  static async open({ storeUrl, storePrefix, storeRequired }: Settings, clock: Clock): Promise<Fleet> {
+  static async open(settings: Settings, clock: Clock): Promise<Fleet> {
+    const { storeUrl, storePrefix, storeRequired } = settings
     const log = new LateLog()
     const onLog: Log = (level, message) => log.write(level, message)
     const bullmq = await importOptional('bullmq', () => import('bullmq'))
     const isRequiredAtStart = storeRequired !== false
     const store = await Store.open({ url: storeUrl!, prefix: storePrefix, isRequiredAtStart, onLog })
-    return new Fleet(store, clock, bullmq, log)
+    return new Fleet(settings, store, clock, bullmq, log)
   }
 
   /** Passes on what was and will be logged. */
@@ -58,17 +72,35 @@ export class Fleet {
     return this.store.problem
   }
 
+  /** Of the functions in force here. */
+  get release(): string {
+    return this.#release
+  }
+
+  /** Takes the tree that is in force now. Never rejects. */
+  adoptTree(): Promise<void> {
+    if (this.#setRelease === null) this.#adopting = this.#adopting.then(() => this.#readRelease())
+    return this.#adopting
+  }
+
+  async #readRelease(): Promise<void> {
+    const release = (await this.#tree.read())?.hash.slice(0, DIGEST_CHARS) ?? UNKNOWN
+    if (release === this.#release) return
+    this.#release = release
+    await this.#members?.report()
+  }
+
   createJobs(options: Omit<FleetJobsOptions, 'store' | 'id' | 'hasOthers'>): FleetJobs {
     const hasOthers = (): boolean => this.#members?.hasOthers() ?? false
     return new FleetJobs({ ...options, store: this.store, id: this.id, hasOthers }, this.#bullmq)
   }
 
   /** Reports to the others from now on. */
-  async join(report: () => Omit<MemberReport, 'version' | 'leads'>): Promise<void> {
+  async join(report: () => Omit<MemberReport, 'version' | 'release' | 'leads'>): Promise<void> {
     const { store, id } = this
     const clock = this.#clock
     const { version } = JSON.parse(readFileSync(packageFile('package.json'), 'utf8')) as { version: string }
-    const toReport = (): MemberReport => ({ ...report(), version, leads: this.lease.isLeader })
+    const toReport = (): MemberReport => ({ ...report(), version, release: this.#release, leads: this.lease.isLeader })
     this.#members = new Members({ store, clock, id, report: toReport })
     await this.#members.start()
   }
@@ -82,6 +114,10 @@ export class Fleet {
     this.store.close()
   }
 }
+
+type Bullmq = typeof import('bullmq')
+/** The release of a tree that is too large to be compared. */
+const UNKNOWN = 'unknown'
 
 type Log = (level: 'info' | 'warn', message: string) => void
 

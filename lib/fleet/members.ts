@@ -12,8 +12,16 @@ import type { Store } from './fleet-store.ts'
 const REPORT_MS = 2000
 const GONE_MS = 10_000
 const FORGOTTEN_MS = 300_000
+/** Milliseconds for which a release is remembered without a gateway: one that restarts is not newer than it was. */
+const RELEASE_MS = 3_600_000
+/** Of a report: characters of one text, and addresses. */
+const MAX_CHARS = 300
+const MAX_ADDRESSES = 16
 
-/** KEYS: reports, times. ARGV: id, report or '' to leave, ms until one is forgotten. @returns now, reports, times */
+/**
+ * KEYS: reports, times, since when the release runs. ARGV: id, report or '' to leave, ms until one is forgotten, ms for which a release
+ * is remembered, since when it runs if that is known. @returns now, reports, times
+ */
 const REPORT = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -21,7 +29,11 @@ if ARGV[2] == '' then
   redis.call('HDEL', KEYS[1], ARGV[1])
   redis.call('ZREM', KEYS[2], ARGV[1])
 else
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+  local known = ARGV[5] == '' and string.format('%.0f', now) or ARGV[5]
+  redis.call('SET', KEYS[3], known, 'NX')
+  redis.call('PEXPIRE', KEYS[3], ARGV[4])
+  local since = redis.call('GET', KEYS[3])
+  redis.call('HSET', KEYS[1], ARGV[1], '{"releaseSince":' .. since .. ',' .. string.sub(ARGV[2], 2))
   redis.call('ZADD', KEYS[2], now, ARGV[1])
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[3])) do
@@ -37,6 +49,8 @@ interface Scripts {
 /** The report of a gateway about itself. */
 export interface MemberReport {
   version: string
+  /** Of its functions: `FN_RELEASE`, or a digest of its tree. */
+  release: string
   /** Addresses that it listens on. */
   addresses: readonly string[]
   state: 'starting' | 'ready' | 'draining'
@@ -44,6 +58,11 @@ export interface MemberReport {
   startedAt: number
   /** Calls that have a slot. */
   runningCalls: number
+  /** Calls that wait for a slot. */
+  queuedCalls: number
+  /** Of its machine over the last minute: runnable threads, and processors to run them. */
+  loadAverage: number
+  cpus: number
   /** True for the one that runs the schedules. */
   leads: boolean
 }
@@ -53,6 +72,8 @@ export interface Member extends MemberReport {
   id: string
   host: string
   pid: number
+  /** When the first gateway of its release reported, by the clock of the store, ms. */
+  releaseSince: number
   /** Milliseconds since its last report. */
   seenAgoMs: number
   isGone: boolean
@@ -70,6 +91,8 @@ export class Members {
   readonly #options: MembersOptions
   readonly #timer: Timer
   #known: { at: number; members: Member[] } = { at: 0, members: [] }
+  /** Since when the release of this gateway runs: a store that was away or has lost it is told. */
+  #own: { release: string; since: string } | null = null
   #isClosed = false
 
   constructor(options: MembersOptions) {
@@ -80,8 +103,13 @@ export class Members {
 
   /** Never rejects: the store may come later. */
   async start(): Promise<void> {
-    await this.#exchange(this.#options.report()).catch(() => {})
+    await this.report()
     if (!this.#isClosed) this.#timer.set(REPORT_MS, () => void this.start())
+  }
+
+  /** Reports now, and reads what the others reported. Never rejects. */
+  async report(): Promise<void> {
+    if (!this.#isClosed) await this.#exchange(this.#options.report()).catch(() => {})
   }
 
   /** As of the last report, by id. */
@@ -108,14 +136,45 @@ export class Members {
     const { store, id, clock } = this.#options
     const text = report === null ? '' : JSON.stringify({ ...report, host: hostname(), pid: process.pid })
     const scripts = store.redis as unknown as Scripts
-    const keys = [store.key('gateways'), store.key('gateways', 'seen')]
-    const [now, reports, times] = await store.ask(() => scripts.fngwReport(2, ...keys, id, text, FORGOTTEN_MS))
+    const release = report?.release ?? ''
+    const since = this.#own?.release === release ? this.#own.since : ''
+    const keys = [store.key('gateways'), store.key('gateways', 'seen'), store.key('release', release)]
+    const words = [id, text, FORGOTTEN_MS, RELEASE_MS, since]
+    const [now, reports, times] = await store.ask(() => scripts.fngwReport(3, ...keys, ...words))
     const seen = new Map(toPairs(times).map(([name, time]) => [name, Number(time)]))
     const members = toPairs(reports).flatMap(([name, json]) => {
-      const known = parseObject(json) as (MemberReport & Pick<Member, 'host' | 'pid'>) | null
+      const known = parseReport(json)
       return known === null ? [] : { id: name, ...known, seenAgoMs: now - (seen.get(name) ?? 0), isGone: false }
     })
     this.#known = { at: clock.monotonic(), members: members.sort((a, b) => (a.id < b.id ? -1 : 1)) }
+    const own = members.find(member => member.id === id)
+    if (own !== undefined && report !== null) this.#own = { release, since: String(own.releaseSince) }
+  }
+}
+
+type ParsedReport = Omit<Member, 'id' | 'seenAgoMs' | 'isGone'>
+
+/** Reports of other versions lack fields, and anyone who reaches the store can write one: each has the type that readers expect. */
+function parseReport(json: string): ParsedReport | null {
+  const given = parseObject(json)
+  if (given === null) return null
+  const text = (value: unknown): string => (typeof value === 'string' ? value.slice(0, MAX_CHARS) : '')
+  const number = (value: unknown): number => (Number.isFinite(value) ? (value as number) : 0)
+  const { addresses, state } = given
+  return {
+    version: text(given.version),
+    release: text(given.release),
+    releaseSince: number(given.releaseSince),
+    addresses: Array.isArray(addresses) ? addresses.slice(0, MAX_ADDRESSES).map(text) : [],
+    state: state === 'ready' || state === 'draining' ? state : 'starting',
+    startedAt: number(given.startedAt),
+    runningCalls: number(given.runningCalls),
+    queuedCalls: number(given.queuedCalls),
+    loadAverage: number(given.loadAverage),
+    cpus: number(given.cpus),
+    leads: given.leads === true,
+    host: text(given.host),
+    pid: number(given.pid),
   }
 }
 

@@ -5,6 +5,7 @@
  *                ▲ reload: a new catalog beside the old one, then one reference is swapped
  */
 
+import { availableParallelism, loadavg } from 'node:os'
 import type { ResolvedSettings, Settings, SettingSource } from '../config/settings.ts'
 import { toAccessWarnings } from '../control/access.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from '../control/records.ts'
@@ -123,6 +124,7 @@ class FunctionGateway implements Gateway {
     await reloader.reload(null, 'start')
     if (!inspect) {
       await runtimes.start()
+      await fleet?.adoptTree()
       await fleet?.join(() => this.#report())
       await jobs.start()
       await scheduler.start()
@@ -135,11 +137,12 @@ class FunctionGateway implements Gateway {
 
   /** Reads the tree and puts it in force; false when not all of it could be read. */
   async #load(changed: Changed, cause: string): Promise<boolean> {
-    const { clock, journal, loaded } = this.#context
+    const { clock, journal, loaded, fleet } = this.#context
     const { loader, calls, scheduler, dependencies, runtimes } = this.#parts
     const startedAt = clock.monotonic()
     const catalog = await loader.load(changed)
     this.#catalog = catalog
+    void fleet?.adoptTree()
     calls.admission.adopt(catalog.functions)
     scheduler.adopt(catalog.functions)
     calls.metrics.functions.adopt(catalog.functions)
@@ -261,14 +264,18 @@ class FunctionGateway implements Gateway {
   }
 
   /** What the other gateways of a fleet see of this one. */
-  #report(): Omit<MemberReport, 'version' | 'leads'> {
+  #report(): Omit<MemberReport, 'version' | 'release' | 'leads'> {
     const { lifecycle } = this.#context
     const { calls, listeners } = this.#parts
+    const slots = calls.admission.snapshot()
     return {
       addresses: listeners.all.map(({ url }) => url),
       state: lifecycle.draining ? 'draining' : lifecycle.starting ? 'starting' : 'ready',
       startedAt: this.#configLoadedAt,
-      runningCalls: calls.admission.snapshot().reduce((sum, { active }) => sum + active, 0),
+      runningCalls: slots.reduce((sum, { active }) => sum + active, 0),
+      queuedCalls: slots.reduce((sum, { queued }) => sum + queued, 0),
+      loadAverage: Math.round(loadavg()[0]! * 100) / 100,
+      cpus: availableParallelism(),
     }
   }
 

@@ -43,12 +43,43 @@ t.test('[fleet/fleet.2] gateways of a fleet', { skip: WITHOUT_REDIS }, async t =
     const { body } = await askAsAdmin(b, 'GET', '/_fn/fleet')
     t.match(body, { fleet: true, store: 'up', gateways: [{ state: /^(starting|ready)$/ }, {}] })
     t.equal(body.gateways.length, 2)
-    t.match(body.gateways[0], { pid: process.pid, running_calls: 0, seen_ms_ago: Number })
+    t.match(body.gateways[0], {
+      pid: process.pid,
+      version: String,
+      uptime_seconds: Number,
+      load_average: Number,
+      cpus: Number,
+      running_calls: 0,
+      queued_calls: 0,
+      seen_ms_ago: Number,
+    })
     t.match((await askAsAdmin(a, 'GET', '/_fn/health')).body, { store: 'up' })
     const alone = await createGateway({ functionsRoot: t.testdir({}), runtimes: ['node'] })
     t.teardown(() => alone.close())
     const { body: own } = await alone.inject('/_fn/fleet').then(answer => ({ body: JSON.parse(String(answer.body)) }))
     t.same(own, { fleet: false, gateways: [] })
     t.notOk('store' in (alone.health() as object))
+  })
+
+  await t.test('[fleet/fleet.6] equal trees are one release, a gateway of another one is a rollout', async t => {
+    const { body: before } = await askAsAdmin(b, 'GET', '/_fn/fleet')
+    t.match(before, { rollout: false, release: /^[0-9a-f]{12}$/, releases: [{ release: before.release, gateways: 2 }] })
+    t.match((await askAsAdmin(a, 'GET', '/_fn/health')).body, { release: before.release })
+    const c = await startMember(t, redis, { release: 'v2' })
+    const { body } = await askAsAdmin(c, 'GET', '/_fn/fleet')
+    t.match(body, {
+      rollout: true,
+      release: 'v2',
+      releases: [
+        { release: 'v2', gateways: 1 },
+        { release: before.release, gateways: 2 },
+      ],
+    })
+    t.ok(body.releases[0].since > body.releases[1].since)
+    t.same(body.gateways.map(({ release }: { release: string }) => release).sort(), [
+      before.release,
+      before.release,
+      'v2',
+    ])
   })
 })
