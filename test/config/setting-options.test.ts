@@ -244,7 +244,7 @@ const CASES: Record<string, typeof SWITCH> = {
   ],
   storeUrlFile: [[['a/b', '/project/work/a/b']], ['a\nb'], [5, [], '']],
   storePrefix: [[['shop.live', 'shop.live']], ['a b', 'a:b', 'x'.repeat(65)], [5, [], '']],
-  release: [[['v1.2.0+a_b-c', 'v1.2.0+a_b-c']], ['a b', 'a:b', '', 'x'.repeat(65)], [5, [], '']],
+  release: [[['v1.2.0+a_b-c', 'v1.2.0+a_b-c']], ['a b', 'a:b', 'x'.repeat(65)], [5, [], '']],
   storeRequired: [
     [
       ['1', true],
