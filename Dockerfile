@@ -5,6 +5,9 @@
 #   php      minimal + php
 #   full     all of them on Debian    with tsx, npm, pip, composer, apt
 #
+# Each target has the packages of a fleet, bullmq and ioredis: they are optional peers of the package, so they become dependencies of its copy here
+# and get the versions of package-lock.json.
+#
 # None of them has a compiler: packages that must be compiled, go and rust need an image made from `full`.
 #
 #   docker build --target minimal -t fngw .
@@ -24,10 +27,13 @@ RUN npm run build \
   && mkdir -p /full /small \
   && tar -xzf "$(npm pack --ignore-scripts --silent)" -C /full --strip-components=1 \
   && cp package-lock.json /full/ \
+  && cd /full \
+  && npm pkg set --json dependencies.bullmq="$(npm pkg get devDependencies.bullmq)" dependencies.ioredis="$(npm pkg get devDependencies.ioredis)" \
+  && npm pkg delete devDependencies.bullmq devDependencies.ioredis \
   && find /full/dist \( -name '*.map' -o -name '*.d.ts' \) -delete \
   && cp -a /full/. /small/ \
-  && npm ci --prefix /full --omit=dev --ignore-scripts --no-audit --no-fund \
-  && npm ci --prefix /small --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund \
+  && npm install --prefix /full --omit=dev --ignore-scripts --no-audit --no-fund \
+  && npm install --prefix /small --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund \
   && find /full/node_modules /small/node_modules \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.cts' -o -name '*.d.mts' \) -delete \
   && chmod a+x /full/dist/bin/fngw.js /small/dist/bin/fngw.js
 

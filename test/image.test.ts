@@ -19,6 +19,8 @@ const TARGETS = ['minimal', 'python', 'php', 'full']
 const MOST_BYTES = 60_000_000
 /** Answers after which a zombie counts as one that stays. */
 const MOST_LOOKS = 1000
+/** Optional peers that a fleet needs. */
+const STORE_PACKAGES = ['bullmq', 'ioredis']
 const COMPILERS = ['cc', 'gcc', 'g++', 'clang', 'make', 'go', 'cargo', 'git']
 
 /** What answers in which target. */
@@ -63,7 +65,7 @@ const ANSWERS: Record<string, Record<string, string>> = {
 }
 
 t.test(
-  '[image.1, image.2, image.3, image.4, image.6, image.7, image.8] the Dockerfile says who runs what, and the build gets every file it needs',
+  '[image.1, image.2, image.3, image.4, image.6, image.7, image.8, image.10] the Dockerfile says who runs what, and the build gets every file it needs',
   t => {
     const text = read('Dockerfile')
     const targets = [...text.matchAll(/^FROM (?:scratch|minimal) AS (\w+)$/gm)].map(match => match[1])
@@ -81,6 +83,8 @@ t.test(
     t.match(text, /^ {2}FN_SHUTDOWN_TIMEOUT=8 \\$/m)
     t.match(text, /^ {2}FNGW_IMAGE=1 \\$/m)
     t.match(text, /podman build --format docker/)
+    for (const name of STORE_PACKAGES)
+      t.match(text, `dependencies.${name}="$(npm pkg get devDependencies.${name})"`, `${name} is in every target`)
     const { files } = JSON.parse(read('package.json')) as { files: string[] }
     const kept = new Set(read('.dockerignore').trim().split('\n'))
     for (const file of [
@@ -103,7 +107,7 @@ const skip = typeof podman === 'string' ? podman : false
 
 for (const target of named) {
   t.test(
-    `[image.1, image.2, image.3, image.4, image.5, image.8] ${target} is built and runs`,
+    `[image.1, image.2, image.3, image.4, image.5, image.8, image.10] ${target} is built and runs`,
     { skip, timeout: 3_600_000 },
     t => tryTarget(t, podman as Podman, target),
   )
@@ -239,6 +243,12 @@ async function tryTarget(t: Test, podman: Podman, target: string): Promise<void>
   const tools = podman.get('exec', name, 'sh', '-c', `for x in ${COMPILERS.join(' ')}; do command -v $x; done; :`)
   t.equal(tools, '', 'no compiler')
   t.not(podman.run('exec', name, 'sh', '-c', 'echo 1 >/app/x').status, 0, 'the root cannot be written')
+  const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, { version: string }> }
+  for (const packageName of STORE_PACKAGES) {
+    const script = `require('/app/node_modules/${packageName}/package.json').version`
+    const { version } = packages[`node_modules/${packageName}`]!
+    t.equal(podman.get('exec', name, 'node', '-p', script), version, `${packageName} has the locked version`)
+  }
 
   const cut = fetch(`${url}/wait`).catch(() => null)
   while (!(await isCalled(url))) {}
