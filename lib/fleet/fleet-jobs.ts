@@ -39,6 +39,7 @@ import {
   type Job,
   type JobParts,
   type JobRecord,
+  type JobRequest,
   JOB_STATES,
   type JobState,
   readBody,
@@ -234,8 +235,9 @@ export class FleetJobs implements JobsPart {
       // It went on in between.
       if (canceled === null) continue
       this.#stop(id)
-      await this.#publish({ cancel: id })
-      await this.#options.store.ask(() => this.#queue.remove(id)).catch(() => {})
+      const { store } = this.#options
+      await store.ask(redis => redis.publish(this.#channel, this.#toMessage({ cancel: id }))).catch(() => {})
+      await store.ask(() => this.#queue.remove(id)).catch(() => {})
       return { record: toJobRecord(canceled.job, request), deleted: false }
     }
   }
@@ -286,7 +288,8 @@ export class FleetJobs implements JobsPart {
       await part.write(input.body!)
       await part.end()
     }
-    const made = await this.#records.create(job, request, maxOpen)
+    const event = this.#toEvent(job)
+    const made = await this.#records.create(job, request, maxOpen, this.#toMessage({ job: event }))
     if (made !== 'made' && request.hasBodyPart) await this.#records.remove({ id: job.id, idempotency: null })
     if (made === 'full') {
       const headers = { 'Retry-After': '10' }
@@ -294,7 +297,7 @@ export class FleetJobs implements JobsPart {
     }
     if (made !== 'made') return made
     await this.#addTicket(job)
-    this.#emit(job)
+    this.#options.onEvent(event)
     return { record: toJobRecord(job, request) }
   }
 
@@ -312,7 +315,13 @@ export class FleetJobs implements JobsPart {
 
   async #readRequest(id: string): Promise<Readable | null> {
     const kept = await this.#records.read(id)
-    return kept && Readable.from([Buffer.from(JSON.stringify(kept.request))])
+    return kept && toReadable(kept.request)
+  }
+
+  /** With the request that was read already. */
+  #partsOf({ request }: Kept): JobParts {
+    const { read, write } = this.#parts
+    return { write, read: async (id, part) => (part === 'request' ? toReadable(request) : read(id, part)) }
   }
 
   /** A ticket of this gateway. */
@@ -359,7 +368,7 @@ export class FleetJobs implements JobsPart {
     const run: Run = { stop: new AbortController(), isCanceled: false, ended: Promise.resolve() }
     const { signal } = run.stop
     this.#runs.set(id, run)
-    const going = runAttempt(begun.job, fn, signal, { ...this.#options, store: this.#parts })
+    const going = runAttempt(begun.job, fn, signal, { ...this.#options, store: this.#partsOf(begun) })
     run.ended = going.then(() => this.#runs.delete(id))
     const outcome = await going
     if (run.isCanceled) return null
@@ -401,18 +410,16 @@ export class FleetJobs implements JobsPart {
 
   /** A step counts when it is kept; then it is reported. @returns null when another step came first */
   async #keep(before: Kept, job: Job): Promise<Kept | null> {
-    const kept = await this.#records.save(before, job)
+    const event = this.#toEvent(job)
+    const kept = await this.#records.save(before, job, this.#toMessage({ job: event }))
     if (kept === null) return null
-    this.#emit(job)
+    this.#options.onEvent(event)
     if (isFinished(job)) await this.#callBack(job)
     return kept
   }
 
-  #emit({ id, key, state, attempt, resultStatus, lastError }: Job): void {
-    const time = this.#options.clock.wall()
-    const record = { time, id, key, state, attempt, status: resultStatus, error: lastError }
-    this.#options.onEvent(record)
-    void this.#publish({ job: record })
+  #toEvent({ id, key, state, attempt, resultStatus, lastError }: Job): JobEventRecord {
+    return { time: this.#options.clock.wall(), id, key, state, attempt, status: resultStatus, error: lastError }
   }
 
   /** Sends the callback of a finished job; when this gateway ends first, another one does. */
@@ -432,9 +439,8 @@ export class FleetJobs implements JobsPart {
     return this.#options.store.key('events')
   }
 
-  async #publish(message: Pick<Message, 'job'> | Pick<Message, 'cancel'>): Promise<void> {
-    const { store, id } = this.#options
-    await store.ask(redis => redis.publish(this.#channel, JSON.stringify({ from: id, ...message }))).catch(() => {})
+  #toMessage(message: Pick<Message, 'job'> | Pick<Message, 'cancel'>): string {
+    return JSON.stringify({ from: this.#options.id, ...message })
   }
 
   /** @param message - of any release, or of another program that writes to the channel */
@@ -500,4 +506,8 @@ export class FleetJobs implements JobsPart {
       before = await this.#records.numberOf(ids.at(-1)!)
     }
   }
+}
+
+function toReadable(request: JobRequest): Readable {
+  return Readable.from([Buffer.from(JSON.stringify(request))])
 }

@@ -13,15 +13,7 @@ import { Readable } from 'node:stream'
 import type { Redis } from 'ioredis'
 import { parseObject } from '../core/json.ts'
 import { KEPT_JOB_MS } from '../core/limits.ts'
-import {
-  isFinished,
-  type Job,
-  JOB_STATES,
-  type JobPart,
-  type JobRequest,
-  type JobState,
-  type PartWriter,
-} from '../jobs/job.ts'
+import { type Job, JOB_STATES, type JobPart, type JobRequest, type JobState, type PartWriter } from '../jobs/job.ts'
 import type { Store } from './fleet-store.ts'
 
 /** Bytes that are read from the store or written to it at once. */
@@ -39,7 +31,7 @@ export interface Kept {
   readonly step: number
 }
 
-/** KEYS: job, jobs, queued, running, idempotency. ARGV: id, number, job, request, most open, has an idempotency key. */
+/** KEYS: job, jobs, queued, running, idempotency. ARGV: id, number, job, request, most open, has an idempotency key, channel, event. */
 const CREATE = `
 if ARGV[6] == '1' then
   local known = redis.call('GET', KEYS[5])
@@ -50,16 +42,24 @@ redis.call('HSET', KEYS[1], 'job', ARGV[3], 'request', ARGV[4], 'step', 1)
 redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])
 redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
 if ARGV[6] == '1' then redis.call('SET', KEYS[5], ARGV[1]) end
+redis.call('PUBLISH', ARGV[7], ARGV[8])
 return {'made'}`
 
-/** KEYS: job, set of the state before, set of the state now, finished. ARGV: id, number, step, job, end in ms or ''. */
+/**
+ * KEYS: job, set of the state before, set of the state now, finished, body, idempotency.
+ * ARGV: id, number, step, job, end in ms or '', lifetime of a finished job, channel, event or ''.
+ */
 const SAVE = `
 if redis.call('HGET', KEYS[1], 'step') ~= ARGV[3] then return 0 end
 redis.call('HSET', KEYS[1], 'job', ARGV[4])
 redis.call('HINCRBY', KEYS[1], 'step', 1)
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
-if ARGV[5] ~= '' then redis.call('ZADD', KEYS[4], ARGV[5], ARGV[1]) end
+if ARGV[5] ~= '' then
+  redis.call('ZADD', KEYS[4], ARGV[5], ARGV[1])
+  for _, key in ipairs({KEYS[1], KEYS[5], KEYS[6]}) do redis.call('PEXPIRE', key, ARGV[6]) end
+end
+if ARGV[8] ~= '' then redis.call('PUBLISH', ARGV[7], ARGV[8]) end
 return 1`
 
 /** KEYS: job, body, result, jobs, finished, idempotency, set of each state. ARGV: id. */
@@ -94,14 +94,24 @@ export class JobRecords {
     return this.#store.ask(redis => redis.incr(this.#store.key('seq')))
   }
 
-  /** @returns `known`: the id of the job that has the idempotency key; `full` when `maxOpen` jobs wait or run */
-  async create(job: Job, request: JobRequest, maxOpen: number): Promise<'made' | 'full' | { known: string }> {
+  /**
+   * @param event - published when the job is kept
+   * @returns `known`: the id of the job that has the idempotency key; `full` when `maxOpen` jobs wait or run
+   */
+  async create(
+    job: Job,
+    request: JobRequest,
+    maxOpen: number,
+    event: string,
+  ): Promise<'made' | 'full' | { known: string }> {
     const at = this.#store.key.bind(this.#store)
     const { id, seq, idempotency } = job
     const keys = [at('job', id), at('jobs'), at('jobs', 'queued'), at('jobs', 'running')]
     const keyed = at('idempotency', idempotency?.key ?? '')
     const words = [id, seq, JSON.stringify(job), JSON.stringify(request), maxOpen, Number(idempotency !== null)]
-    const [answer, known] = await this.#store.ask(() => this.#scripts.fngwCreate(5, ...keys, keyed, ...words))
+    const [answer, known] = await this.#store.ask(() =>
+      this.#scripts.fngwCreate(5, ...keys, keyed, ...words, at('events'), event),
+    )
     return answer === 'known' ? { known: known! } : (answer as 'made' | 'full')
   }
 
@@ -116,15 +126,19 @@ export class JobRecords {
     return { job: kept as unknown as Job, request: asked as unknown as JobRequest, step: Number(step) }
   }
 
-  /** @returns null when another step came in between, or the job is gone */
-  async save(before: Kept, job: Job): Promise<Kept | null> {
+  /**
+   * @param event - published when the step is kept; '' for none
+   * @returns null when another step came in between, or the job is gone
+   */
+  async save(before: Kept, job: Job, event = ''): Promise<Kept | null> {
     const at = this.#store.key.bind(this.#store)
-    const keys = [at('job', job.id), at('jobs', before.job.state), at('jobs', job.state), at('finished')]
-    const words = [job.id, job.seq, before.step, JSON.stringify(job), job.finishedAt ?? '']
-    const isSaved = (await this.#store.ask(() => this.#scripts.fngwSave(4, ...keys, ...words))) === 1
-    if (!isSaved) return null
-    if (isFinished(job)) await this.#expire(job)
-    return { job, request: before.request, step: before.step + 1 }
+    const { id, state, idempotency } = job
+    const parts = [at('part', id, 'body'), at('idempotency', idempotency?.key ?? '')]
+    const keys = [at('job', id), at('jobs', before.job.state), at('jobs', state), at('finished'), ...parts]
+    const end = [job.finishedAt ?? '', LIFETIME_MS, at('events'), event]
+    const words = [id, job.seq, before.step, JSON.stringify(job), ...end]
+    const isSaved = (await this.#store.ask(() => this.#scripts.fngwSave(keys.length, ...keys, ...words))) === 1
+    return isSaved ? { job, request: before.request, step: before.step + 1 } : null
   }
 
   async remove({ id, idempotency }: Pick<Job, 'id' | 'idempotency'>): Promise<void> {
@@ -170,26 +184,44 @@ export class JobRecords {
     return Readable.from(this.#pieces(key, size), { objectMode: false })
   }
 
+  /** A part of one piece is written at once, a longer one to a draft that is renamed at its end. */
   writePart(id: string, part: 'body' | 'result'): PartWriter {
     const key = this.#store.key('part', id, part)
     const draft = this.#store.key('draft', randomBytes(8).toString('hex'))
     const ask = <T>(work: (redis: Redis) => Promise<T>): Promise<T> => this.#store.ask(work)
+    let held: Uint8Array[] = []
+    let size = 0
+    let isDrafted = false
+    const append = async (): Promise<void> => {
+      const bytes = Buffer.concat(held)
+      held = []
+      size = 0
+      isDrafted = true
+      for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+        const piece = bytes.subarray(at, at + PIECE_BYTES)
+        await ask(redis => redis.append(draft, piece))
+      }
+      await ask(redis => redis.pexpire(draft, DRAFT_MS))
+    }
     return {
       write: async bytes => {
-        for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
-          const piece = Buffer.from(bytes.subarray(at, at + PIECE_BYTES))
-          await ask(redis => redis.append(draft, piece))
-        }
-        await ask(redis => redis.pexpire(draft, DRAFT_MS))
+        // A copy: the caller may use its buffer again.
+        held.push(Buffer.from(bytes))
+        size += bytes.length
+        if (size > PIECE_BYTES) await append()
       },
       end: async () => {
-        // A part of no bytes has no key yet.
-        await ask(redis => redis.append(draft, ''))
+        if (!isDrafted) {
+          const bytes = Buffer.concat(held)
+          await ask(redis => (part === 'body' ? redis.set(key, bytes) : redis.set(key, bytes, 'PX', LIFETIME_MS)))
+          return
+        }
+        await append()
         await ask(redis => redis.rename(draft, key))
         await ask(redis => (part === 'body' ? redis.persist(key) : redis.pexpire(key, LIFETIME_MS)))
       },
       discard: async () => {
-        await ask(redis => redis.del(draft)).catch(() => {})
+        if (isDrafted) await ask(redis => redis.del(draft)).catch(() => {})
       },
     }
   }
@@ -197,11 +229,5 @@ export class JobRecords {
   async *#pieces(key: string, size: number): AsyncGenerator<Buffer> {
     for (let at = 0; at < size; at += PIECE_BYTES)
       yield await this.#store.ask(redis => redis.getrangeBuffer(key, at, at + PIECE_BYTES - 1))
-  }
-
-  async #expire({ id, idempotency }: Job): Promise<void> {
-    const keys = [this.#store.key('job', id), this.#store.key('part', id, 'body')]
-    if (idempotency !== null) keys.push(this.#store.key('idempotency', idempotency.key))
-    await this.#store.ask(redis => Promise.all(keys.map(key => redis.pexpire(key, LIFETIME_MS)))).catch(() => {})
   }
 }
