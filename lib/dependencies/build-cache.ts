@@ -12,7 +12,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { orNull } from '../core/errors.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
-import type { BuildPlan } from './build.ts'
+import type { BuildPlan, CompilerOptions } from './build.ts'
 import type { BuildTools } from './run-tool.ts'
 
 /** Programs kept of one handler: the newest and those before it that a draining worker may still be started from. */
@@ -165,6 +165,22 @@ export class Workspace {
     const others = programs.filter(({ name }) => name !== key).sort((a, b) => b.stats.mtimeMs - a.stats.mtimeMs)
     const left = this.#programs.list(DRAFT_NAME).filter(({ stats }) => stats.mtimeMs < finishedMs - DRAFT_AGE_MS)
     for (const { name } of [...others.slice(KEPT_BUILDS - 1), ...left]) this.#programs.remove(name)
+  }
+}
+
+/** The build of one function's program. */
+export abstract class ProgramBuild {
+  protected readonly fn: FunctionVersion
+  protected readonly options: CompilerOptions
+  /** Sources of the worker, by path below their folder. */
+  protected readonly worker: ReadonlyMap<string, string>
+  protected readonly workspace: Workspace
+
+  constructor(fn: FunctionVersion, options: CompilerOptions, worker: ReadonlyMap<string, string>) {
+    this.fn = fn
+    this.options = options
+    this.worker = worker
+    this.workspace = new Workspace(fn, `.${fn.runtime}-build`, options.isPrivate)
   }
 }
 

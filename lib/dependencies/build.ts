@@ -6,6 +6,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { orNull } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
+import type { FileReader } from '../files/function-file.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './run-tool.ts'
 
@@ -64,6 +65,19 @@ export interface Builder {
    * @throws GatewayError LOAD_FAILED when they cannot be a function
    */
   plan(fn: FunctionVersion, toolchain: Toolchain, tools: BuildTools): BuildPlan | Promise<BuildPlan>
+}
+
+/** Of the builders of go and rust. */
+export interface CompilerOptions {
+  functionsRoot: string
+  hostEnv: HostEnv
+  isPrivate: boolean
+  /** Reads files of functions that are kept apart by users; null: links are followed. */
+  readFile?: FileReader | null
+  goBuildTimeoutSeconds: number
+  rustBuildTimeoutSeconds: number
+  /** Full path of the folder with the sources of a runtime's worker. */
+  workerFolder(runtime: 'go' | 'rust'): string
 }
 
 /** Sources of a runtime's worker, read when they are first needed: by path below their folder. */

@@ -5,6 +5,7 @@
  */
 
 import { readdirSync, readFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
@@ -14,6 +15,7 @@ import {
   blankOut,
   type Builder,
   type BuildPlan,
+  type CompilerOptions,
   filesBelow,
   filesOfPackages,
   GO_TEXT,
@@ -23,21 +25,9 @@ import {
   type Toolchain,
   workerSources,
 } from './build.ts'
-import { BuildKey, Workspace } from './build-cache.ts'
+import { BuildKey, ProgramBuild } from './build-cache.ts'
 import type { BuildTools, ToolResult } from './run-tool.ts'
 import { compilerError, sourceError, toOldError, toolError } from './tool-failure.ts'
-
-interface GoOptions {
-  functionsRoot: string
-  isPrivate: boolean
-  /** Reads files of functions that are kept apart by users; null: links are followed. */
-  readFile?: FileReader | null
-  workerFolder: string
-  timeoutMs: number
-  concurrency: number
-  /** `CGO_ENABLED` for builds. */
-  cgo: boolean
-}
 
 /** Part of the key: a change of how programs are built builds them again. */
 const RECIPE = 'go 3'
@@ -47,12 +37,12 @@ const OLDEST_LANGUAGE = '1.18'
 const WORKER_PACKAGE = 'fngwruntime'
 const MAIN_FILE = 'fngw_main.go'
 
-export function createGoBuilder(options: GoOptions): Builder {
-  const { concurrency, timeoutMs, workerFolder } = options
-  const worker = workerSources(workerFolder, name => name.endsWith('.go'))
+export function createGoBuilder(options: CompilerOptions): Builder {
+  const timeoutMs = options.goBuildTimeoutSeconds * 1000
+  const worker = workerSources(options.workerFolder('go'), name => name.endsWith('.go'))
   return {
     runtime: 'go',
-    concurrency,
+    concurrency: availableParallelism(),
     timeoutMs,
     manifests: ['go.mod', 'go.sum'],
     readVersion: async (command, tools) => {
@@ -70,54 +60,40 @@ export function createGoBuilder(options: GoOptions): Builder {
   }
 }
 
-class GoBuild {
-  readonly #fn: FunctionVersion
-  readonly #options: GoOptions
-  readonly #worker: ReadonlyMap<string, string>
-  readonly #workspace: Workspace
-  readonly #package: GoPackage
+class GoBuild extends ProgramBuild {
+  readonly #package = new GoPackage(this.fn, this.options.functionsRoot, this.options.readFile ?? undefined)
   /** Texts of the user's `go.mod` and `go.sum`, and of the list of vendored modules; null where they are missing. */
-  readonly #mod: string | null
-  readonly #sum: string | null
-  readonly #vendor: string | null
-
-  constructor(fn: FunctionVersion, options: GoOptions, worker: ReadonlyMap<string, string>) {
-    this.#fn = fn
-    this.#options = options
-    this.#worker = worker
-    this.#workspace = new Workspace(fn, '.go-build', options.isPrivate)
-    this.#package = new GoPackage(fn, options.functionsRoot, options.readFile ?? undefined)
-    this.#mod = readOptional(join(fn.fnDir, 'go.mod'))
-    this.#sum = readOptional(join(fn.fnDir, 'go.sum'))
-    this.#vendor = readOptional(join(fn.fnDir, 'vendor', 'modules.txt'))
-  }
+  readonly #mod = readOptional(join(this.fn.fnDir, 'go.mod'))
+  readonly #sum = readOptional(join(this.fn.fnDir, 'go.sum'))
+  readonly #vendor = readOptional(join(this.fn.fnDir, 'vendor', 'modules.txt'))
+  readonly #hasCgo = this.options.hostEnv.CGO_ENABLED === '1'
 
   plan(toolchain: Toolchain): BuildPlan {
     const { members, symbol } = this.#package
     const key = new BuildKey()
       .add('recipe', RECIPE)
       .add('toolchain', toolchain.version)
-      .add('cgo', String(this.#options.cgo))
+      .add('cgo', String(this.#hasCgo))
       .add('symbol', symbol)
       .add('go.mod', this.#mod)
       .add('go.sum', this.#sum)
       .add('vendor', this.#vendor)
-    for (const [name, text] of this.#worker) key.add(name, text)
+    for (const [name, text] of this.worker) key.add(name, text)
     for (const { name, text } of members) key.add(name, text)
-    for (const path of this.#package.otherInputs(this.#mod)) key.add(below(this.#fn.fnDir, path), readFileSync(path))
+    for (const path of this.#package.otherInputs(this.#mod)) key.add(below(this.fn.fnDir, path), readFileSync(path))
     const id = key.toString()
-    return this.#workspace.plan(id, tools => this.#build(tools, toolchain, id))
+    return this.workspace.plan(id, tools => this.#build(tools, toolchain, id))
   }
 
   async #build(tools: BuildTools, { program, version }: Toolchain, key: string): Promise<void> {
-    const workspace = this.#workspace
+    const workspace = this.workspace
     const mod = this.#mod
-    const cwd = this.#fn.fnDir
+    const cwd = this.fn.fnDir
     workspace.prepare(tools.user ?? null)
     const modFile = workspace.write('go.mod', toModFile(mod, version))
     if (this.#sum !== null) workspace.write('go.sum', this.#sum)
     // A workspace file of the user's in a folder above is not the function's.
-    const env = { GOWORK: 'off', CGO_ENABLED: this.#options.cgo ? '1' : '0' }
+    const env = { GOWORK: 'off', CGO_ENABLED: this.#hasCgo ? '1' : '0' }
     // Asked in the function's folder: its go.mod may choose another toolchain.
     const root = await tools.run({ command: program, args: ['env', 'GOROOT'], cwd, env })
     const replace = { ...this.#overlay(modFile), ...this.#standardLibrary(root.output.trim()) }
@@ -134,14 +110,14 @@ class GoBuild {
   /** Replacements of files that the tool sees: by full path, '' for none. */
   #overlay(modFile: string): Record<string, string> {
     const { folder, members, symbol } = this.#package
-    const { fnDir } = this.#fn
+    const { fnDir } = this.fn
     const module = /^\s*module\s+"?([^\s"]+)/m.exec(this.#mod ?? '')?.[1] ?? OWN_MODULE
     const replace: Record<string, string> = { [join(fnDir, 'go.mod')]: modFile }
     for (const name of readdirSync(folder)) {
       if (name.endsWith('.go')) replace[join(folder, name)] = ''
     }
     for (const [at, member] of members.entries()) {
-      const copy = this.#workspace.write(`src/${at}.go`, this.#package.toMainPackage(member))
+      const copy = this.workspace.write(`src/${at}.go`, this.#package.toMainPackage(member))
       replace[join(folder, `fngw_${at}.go`)] = copy
     }
     const main = `//line ${join(folder, MAIN_FILE)}:1:1
@@ -149,9 +125,9 @@ package main
 import "${module}/${WORKER_PACKAGE}"
 func main() { ${WORKER_PACKAGE}.Serve(${symbol}) }
 `
-    replace[join(folder, MAIN_FILE)] = this.#workspace.write('src/main.go', main)
-    for (const name of this.#worker.keys())
-      replace[join(fnDir, WORKER_PACKAGE, name)] = join(this.#options.workerFolder, name)
+    replace[join(folder, MAIN_FILE)] = this.workspace.write('src/main.go', main)
+    for (const name of this.worker.keys())
+      replace[join(fnDir, WORKER_PACKAGE, name)] = join(this.options.workerFolder('go'), name)
     return replace
   }
 
@@ -170,28 +146,28 @@ func main() { ${WORKER_PACKAGE}.Serve(${symbol}) }
       ...(exit !== null && { 'proc.go': exit }),
     }
     const entries = Object.entries(watched).map(([name, text]) => {
-      return [join(goRoot, 'src', 'os', name), this.#workspace.write(`src/os_${name}`, text)]
+      return [join(goRoot, 'src', 'os', name), this.workspace.write(`src/os_${name}`, text)]
     })
     return Object.fromEntries(entries)
   }
 
   #toError(result: ToolResult): GatewayError {
-    const { functionsRoot, timeoutMs } = this.#options
+    const { functionsRoot, goBuildTimeoutSeconds } = this.options
     const { folder, members } = this.#package
     const isRun = !result.timedOut && result.problem === null
     if (isRun && result.output.includes(`${MAIN_FILE}:`)) return this.#package.signatureError()
     const compiler = {
       action: 'go build',
-      timeoutMs,
+      timeoutMs: goBuildTimeoutSeconds * 1000,
       functionsRoot,
-      cwd: this.#fn.fnDir,
+      cwd: this.fn.fnDir,
       pattern: /^(?:\.\/)?(?<path>[^\s:][^:]*\.go):(?<line>\d+)(?::(?<column>\d+))?: (?<message>.*)$/,
       isShown: (line: string) => line.trim() !== '' && !/^(?:# |go: downloading)/.test(line),
       sourceOf: (path: string) => members.find(({ name }) => join(folder, name) === path)?.text ?? null,
     }
     const steps = this.#mod === null ? 'go mod init function && go mod tidy' : 'go mod tidy'
     const isModuleMissing = /no required module provides|missing go\.sum entry|is not in std/.test(result.output)
-    const hint = `run \`${steps}\` in ${toFolderName(functionsRoot, this.#fn.fnDir)} and keep go.mod and go.sum`
+    const hint = `run \`${steps}\` in ${toFolderName(functionsRoot, this.fn.fnDir)} and keep go.mod and go.sum`
     return compilerError(result, compiler, isModuleMissing ? hint : undefined)
   }
 }

@@ -5,11 +5,10 @@ import { join } from 'node:path'
 import { parseJsonText } from '../config/json-text.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
-import type { HostEnv } from '../core/host.ts'
 import { isObject } from '../core/json.ts'
 import { toShellWord } from '../core/text.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
-import { labelOf, lineOf, type Toolchain } from './build.ts'
+import { type Builder, labelOf, lineOf, type Toolchain } from './build.ts'
 import type { DependencyRecord, PackageSet, SetOutcome } from './package-set.ts'
 import type { BuildTools } from './run-tool.ts'
 import { installError, passingError, type ToolFailure } from './tool-failure.ts'
@@ -48,15 +47,12 @@ export interface UnmetImport {
   error: GatewayError
 }
 
-export interface InstallStep {
+/** What a `Builder` says of itself: its manifests are the lock files that are used too; it is ahead by `FN_PREINSTALL_*_ON_START`. */
+type BuilderFacts = Pick<Required<Builder>, 'concurrency' | 'isAhead' | 'manifests' | 'readVersion' | 'toEnv'>
+
+export interface InstallStep extends Readonly<BuilderFacts>, Pick<Builder, 'looksAtOnce'> {
   readonly runtime: 'python' | 'node' | 'php'
   readonly target: '.deps' | 'node_modules' | 'vendor'
-  /** Files in a function's folder that decide, lock files that are used among them. */
-  readonly manifests: readonly string[]
-  readonly concurrency: number
-  readonly looksAtOnce?: number
-  /** Made before the first call (`FN_PREINSTALL_*_ON_START`). */
-  readonly isAhead: boolean
   /** False when the setting says so: nothing is read and nothing written. */
   readonly isOn: boolean
   /** The setting that turns it off, for records: `FN_AUTO_REQUIREMENTS`. */
@@ -67,13 +63,10 @@ export interface InstallStep {
   readonly isStrict: boolean
   onNote(text: string): void
   onInfer?(text: string): void
-  toEnv(hostEnv: HostEnv): Record<string, string>
   /** A quick check, for every function at every reload: false when nothing is asked for. */
   isWanted(unit: InstallUnit): boolean
   /** Changes with the packages that the folder's functions find in folders above it. */
   stampAbove?(folder: string): string
-  /** Facts of the interpreter that decide about the packages: version, system. `program` is the runtime's own. */
-  readVersion(program: string, tools: BuildTools): Promise<string>
   /**
    * Reads what a folder asks for. Nothing is written.
    * @returns null when it asks for nothing

@@ -79,22 +79,16 @@ export interface NodeStepOptions extends FilePackagesOptions, OwnSettings {
 }
 
 export function createNodeStep(options: NodeStepOptions): InstallStep {
-  const { isOn, isAhead, concurrency, isStrict, onNote, onInfer } = options
   const { infers, backend, writesManifest, allowSources } = options
   return {
+    ...options,
     runtime: 'node',
     target: NODE_TARGET,
     manifests: [NODE_MANIFEST, ...NODE_LOCKS, 'fn.config.json'],
-    concurrency,
     // Each starts a node to read imports.
     looksAtOnce: availableParallelism(),
-    isAhead,
-    isOn,
     setting: 'FN_AUTO_NODE_DEPS',
     rules: JSON.stringify([RECIPE, infers, backend, writesManifest, allowSources]),
-    isStrict,
-    onNote,
-    ...(onInfer && { onInfer }),
     toEnv: toNpmEnv,
     isWanted: unit => isWanted(unit, infers),
     stampAbove,

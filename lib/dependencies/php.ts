@@ -59,18 +59,15 @@ const VERSION_SCRIPT =
   '$names = get_loaded_extensions(); sort($names); echo PHP_MAJOR_VERSION, ".", PHP_MINOR_VERSION, " ", implode(" ", $names);'
 
 export function createPhpStep(options: PhpStepOptions): InstallStep {
-  const { isOn, isAhead, onNote, allowSources } = options
   return {
+    ...options,
     runtime: 'php',
     target: TARGET,
     manifests: [COMPOSER_MANIFEST, COMPOSER_LOCK, 'fn.config.json'],
     concurrency: availableParallelism(),
-    isAhead,
-    isOn,
     setting: 'FN_AUTO_PHP_DEPS',
-    rules: JSON.stringify([RECIPE, allowSources]),
+    rules: JSON.stringify([RECIPE, options.allowSources]),
     isStrict: false,
-    onNote,
     toEnv: toComposerHostEnv,
     isWanted: ({ folder }) => hasFile(folder, COMPOSER_MANIFEST),
     readVersion: (program, tools) => askInterpreter(program, ['-r', VERSION_SCRIPT], tools),

@@ -8,7 +8,6 @@
  */
 
 import { statSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type Clock, Timer } from '../core/clock.ts'
@@ -18,7 +17,7 @@ import { Semaphore } from '../core/semaphore.ts'
 import { isSameVersion } from '../core/versions.ts'
 import type { FileReader } from '../files/function-file.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import type { Builder, InstallResult, Toolchain } from './build.ts'
+import type { Builder, CompilerOptions, InstallResult, Toolchain } from './build.ts'
 import { createGoBuilder } from './go.ts'
 import { type BuildTools, type ToolsOptions, withTools } from './run-tool.ts'
 import { CargoHome, createRustBuilder } from './rust.ts'
@@ -461,34 +460,13 @@ function closing(): GatewayError {
   return new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
 }
 
-export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'temporaryFolder'> {
-  functionsRoot: string
-  goBuildTimeoutSeconds: number
-  rustBuildTimeoutSeconds: number
-  /** Full path of the folder with the sources of a runtime's worker. */
-  workerFolder(runtime: 'go' | 'rust'): string
+export interface CompiledOptions extends Omit<BuildsOptions, 'builders' | 'temporaryFolder'>, CompilerOptions {
   installers?: readonly Builder[]
 }
 
 export function createBuilds(options: CompiledOptions): Builds {
-  const { functionsRoot, isPrivate, readFile = null, workerFolder, hostEnv } = options
-  const folder = new OwnFolder(functionsRoot, '.svc', 'build')
-  const go = createGoBuilder({
-    functionsRoot,
-    isPrivate,
-    readFile,
-    workerFolder: workerFolder('go'),
-    timeoutMs: options.goBuildTimeoutSeconds * 1000,
-    concurrency: availableParallelism(),
-    cgo: hostEnv.CGO_ENABLED === '1',
-  })
-  const rust = createRustBuilder({
-    functionsRoot,
-    isPrivate,
-    workerFolder: workerFolder('rust'),
-    cargoHome: new CargoHome(folder, hostEnv),
-    timeoutMs: options.rustBuildTimeoutSeconds * 1000,
-  })
-  const builders = [go, rust, ...(options.installers ?? [])]
+  const folder = new OwnFolder(options.functionsRoot, '.svc', 'build')
+  const rust = createRustBuilder(options, new CargoHome(folder, options.hostEnv))
+  const builders = [createGoBuilder(options), rust, ...(options.installers ?? [])]
   return new Builds({ ...options, temporaryFolder: folder.below('tmp'), builders })
 }

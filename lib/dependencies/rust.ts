@@ -6,17 +6,17 @@
 
 import { existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
-import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import type { ToolUser } from '../files/tool-user.ts'
-import { BuildKey, digestOf, Workspace } from './build-cache.ts'
+import { BuildKey, digestOf, ProgramBuild } from './build-cache.ts'
 import {
   below,
   blankOut,
   type Builder,
   type BuildPlan,
+  type CompilerOptions,
   filesBelow,
   filesOfPackages,
   isFolder,
@@ -29,14 +29,6 @@ import {
 } from './build.ts'
 import type { BuildTools, ToolResult } from './run-tool.ts'
 import { compilerError, sourceError, toOldError, toolError } from './tool-failure.ts'
-
-interface RustOptions {
-  functionsRoot: string
-  isPrivate: boolean
-  workerFolder: string
-  cargoHome: CargoHome
-  timeoutMs: number
-}
 
 /** Part of the key: a change of how programs are built builds them again. */
 const RECIPE = 'rust 3'
@@ -56,9 +48,9 @@ const OLD_COMPILER = {
 const SIGNATURE_HINT =
   'write pub fn handler(event: serde_json::Value) -> serde_json::Value, or -> Result<serde_json::Value, E> where E: Display'
 
-export function createRustBuilder(options: RustOptions): Builder {
-  const { timeoutMs, workerFolder } = options
-  const worker = workerSources(workerFolder, name => /\.(?:rs|toml)$/.test(name))
+export function createRustBuilder(options: CompilerOptions, cargoHome: CargoHome): Builder {
+  const timeoutMs = options.rustBuildTimeoutSeconds * 1000
+  const worker = workerSources(options.workerFolder('rust'), name => /\.(?:rs|toml)$/.test(name))
   return {
     runtime: 'rust',
     // Cargo lets one build at a time into the shared folder of results.
@@ -76,35 +68,20 @@ export function createRustBuilder(options: RustOptions): Builder {
       if (minor < OLDEST_MINOR) throw toOldError(`rustc 1.${minor}`, `1.${OLDEST_MINOR}`)
       return versions
     },
-    plan: (fn, toolchain) => new RustBuild(fn, options, worker()).plan(toolchain),
+    plan: (fn, toolchain) => new RustBuild(fn, options, worker()).plan(toolchain, cargoHome),
   }
 }
 
-class RustBuild {
-  readonly #fn: FunctionVersion
-  readonly #options: RustOptions
-  readonly #worker: ReadonlyMap<string, string>
-  readonly #workspace: Workspace
-  readonly #id: string
-  readonly #symbol: string
+class RustBuild extends ProgramBuild {
+  readonly #id = digestOf(this.fn.entryPath, 12)
+  readonly #symbol = this.fn.callable.names[0]!
   /** Texts of the user's `Cargo.toml` and `Cargo.lock`; null where they are missing. */
-  readonly #manifest: string | null
-  readonly #lock: string | null
+  readonly #manifest = readOptional(join(this.fn.fnDir, 'Cargo.toml'))
+  readonly #lock = readOptional(join(this.fn.fnDir, 'Cargo.lock'))
 
-  constructor(fn: FunctionVersion, options: RustOptions, worker: ReadonlyMap<string, string>) {
-    this.#fn = fn
-    this.#options = options
-    this.#worker = worker
-    this.#workspace = new Workspace(fn, '.rust-build', options.isPrivate)
-    this.#id = digestOf(fn.entryPath, 12)
-    this.#symbol = fn.callable.names[0]!
-    this.#manifest = readOptional(join(fn.fnDir, 'Cargo.toml'))
-    this.#lock = readOptional(join(fn.fnDir, 'Cargo.lock'))
-  }
-
-  plan(toolchain: Toolchain): BuildPlan {
+  plan(toolchain: Toolchain, cargoHome: CargoHome): BuildPlan {
     this.#checkSymbol()
-    const { fnDir, entryPath } = this.#fn
+    const { fnDir, entryPath } = this.fn
     const key = new BuildKey()
       .add('recipe', RECIPE)
       .add('toolchain', toolchain.version)
@@ -112,10 +89,10 @@ class RustBuild {
       .add('entry', below(fnDir, entryPath))
       .add('lock', this.#lock)
     for (const name of ['rust-toolchain', 'rust-toolchain.toml']) key.add(name, readOptional(join(fnDir, name)))
-    for (const [name, text] of this.#worker) key.add(name, text)
+    for (const [name, text] of this.worker) key.add(name, text)
     for (const path of this.#inputs()) key.add(below(fnDir, path), readFileSync(path))
     const id = key.toString()
-    return this.#workspace.plan(id, tools => this.#build(tools, toolchain, id))
+    return this.workspace.plan(id, tools => this.#build(tools, toolchain, cargoHome, id))
   }
 
   /** The declaration of the callable: its line, and the words before `fn`. Null when there is none. */
@@ -127,7 +104,7 @@ class RustBuild {
   }
 
   #readCode(): string {
-    return blankOut(readFileSync(this.#fn.entryPath, 'utf8'), RUST_TEXT)
+    return blankOut(readFileSync(this.fn.entryPath, 'utf8'), RUST_TEXT)
   }
 
   #checkSymbol(): void {
@@ -135,7 +112,7 @@ class RustBuild {
     const code = this.#readCode()
     // A re-export may come from anywhere; the compiler knows.
     if (new RegExp(`^\\s*pub\\s+use\\s[^;]*\\b(?:${symbol}|\\*)`, 'm').test(code)) return
-    const { entryFile: file } = this.#fn
+    const { entryFile: file } = this.fn
     const { line, qualifiers } = this.#findDeclaration(code) ?? { line: 1, qualifiers: null }
     const fail = (message: string) => sourceError(message, { file, line, hint: SIGNATURE_HINT })
     if (qualifiers === null) throw fail(`${file}: no function pub fn ${symbol}`)
@@ -145,7 +122,7 @@ class RustBuild {
 
   /** Sources, manifests and what sources include as text or bytes. */
   #inputs(): string[] {
-    const own = filesBelow(this.#fn.fnDir, name => name.endsWith('.rs') || name === 'Cargo.toml')
+    const own = filesBelow(this.fn.fnDir, name => name.endsWith('.rs') || name === 'Cargo.toml')
     const found = new Set(own)
     for (const path of own.filter(path => path.endsWith('.rs'))) {
       for (const [, name] of readFileSync(path, 'utf8').matchAll(/\binclude(?:_str|_bytes)?!\s*\(\s*"([^"]+)"/g)) {
@@ -153,19 +130,18 @@ class RustBuild {
         if (readOptional(included) !== null) found.add(included)
       }
     }
-    return [...found, ...filesOfPackages(pathCratesOf(this.#fn.fnDir))].sort()
+    return [...found, ...filesOfPackages(pathCratesOf(this.fn.fnDir))].sort()
   }
 
-  async #build(tools: BuildTools, { program, version }: Toolchain, key: string): Promise<void> {
-    const workspace = this.#workspace
-    const { cargoHome, workerFolder } = this.#options
+  async #build(tools: BuildTools, { program, version }: Toolchain, cargoHome: CargoHome, key: string): Promise<void> {
+    const workspace = this.workspace
     const user = tools.user ?? null
     workspace.prepare(user)
     const manifest = toManifest(this.#manifest, {
       id: this.#id,
-      entryPath: this.#fn.entryPath,
-      fnDir: this.#fn.fnDir,
-      workerFolder,
+      entryPath: this.fn.entryPath,
+      fnDir: this.fn.fnDir,
+      workerFolder: this.options.workerFolder('rust'),
       pins: toMinor(version) < OLD_COMPILER.below ? OLD_COMPILER.pins : {},
     })
     workspace.write('Cargo.toml', manifest)
@@ -194,14 +170,14 @@ class RustBuild {
 
   /** Names of the crates whose sources are part of the key: the function's own, and those that it names by path. */
   #crates(manifest: string): string[] {
-    const others = pathCratesOf(this.#fn.fnDir).map(folder => readOptional(join(folder, 'Cargo.toml')) ?? '')
+    const others = pathCratesOf(this.fn.fnDir).map(folder => readOptional(join(folder, 'Cargo.toml')) ?? '')
     const names = [manifest, ...others].map(packageNameOf)
     return [...new Set(names.filter(name => name !== null))]
   }
 
   #toError(result: ToolResult, cwd: string): GatewayError {
-    const { functionsRoot, timeoutMs } = this.#options
-    const { entryFile: file, fnDir } = this.#fn
+    const { functionsRoot, rustBuildTimeoutSeconds } = this.options
+    const { entryFile: file, fnDir } = this.fn
     const isRun = !result.timedOut && result.problem === null
     // A message about the generated call: the cause is the handler's signature.
     const generated = isRun ? /^src\/main\.rs:\d+:\d+: (error.*)$/m.exec(result.output) : null
@@ -212,7 +188,7 @@ class RustBuild {
     }
     const compiler = {
       action: 'cargo build',
-      timeoutMs,
+      timeoutMs: rustBuildTimeoutSeconds * 1000,
       functionsRoot,
       cwd,
       pattern: /^(?<path>.+?\.rs):(?<line>\d+):(?<column>\d+): (?<message>error.*)$/,

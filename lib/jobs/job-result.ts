@@ -68,30 +68,19 @@ export async function* toResultJson(result: JobResult): AsyncGenerator<Buffer, v
   const facts = { id, status, headers: toHeaderRecord(headers), latency_ms: latencyMs, bytes, truncated }
   const field = isText ? 'body' : 'body_base64'
   const start = JSON.stringify({ ...facts, is_base64: !isText })
+  // It holds back the start of a character, or of three bytes of base64; the cut end of a text becomes the mark of a broken character.
+  const decoder = new StringDecoder(isText ? 'utf8' : 'base64')
   try {
     yield Buffer.from(`${start.slice(0, -1)},"${field}":"`)
-    yield* isText ? toEscaped(result.body) : toBase64(result.body)
+    for await (const piece of result.body) yield toInside(decoder.write(piece))
+    yield toInside(decoder.end())
     yield Buffer.from('"}')
   } finally {
     await result.body.return()
   }
 }
 
-/** Text as the inside of a JSON string; a cut at the end of a truncated one becomes the mark of a broken character. */
-async function* toEscaped(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void> {
-  const decoder = new StringDecoder('utf8')
-  for await (const piece of pieces) yield Buffer.from(JSON.stringify(decoder.write(piece)).slice(1, -1))
-  yield Buffer.from(JSON.stringify(decoder.end()).slice(1, -1))
-}
-
-async function* toBase64(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void> {
-  let rest: Buffer = Buffer.alloc(0)
-  for await (const piece of pieces) {
-    const bytes = rest.length === 0 ? piece : Buffer.concat([rest, piece])
-    // Three bytes make four characters; less would end the text.
-    const whole = bytes.length - (bytes.length % 3)
-    yield Buffer.from(bytes.toString('base64', 0, whole), 'latin1')
-    rest = Buffer.from(bytes.subarray(whole))
-  }
-  yield Buffer.from(rest.toString('base64'), 'latin1')
+/** Text as the inside of a JSON string. */
+function toInside(text: string): Buffer {
+  return Buffer.from(JSON.stringify(text).slice(1, -1))
 }

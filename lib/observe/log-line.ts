@@ -119,7 +119,7 @@ export function toOriginText({ requestId, traceId, runtime, fn, version, stream 
 }
 
 const LINE =
-  /^(\d\S+) (?:(info|warn|error) )?(?:req=(\S+) )?(?:trace=([0-9a-f]{32}) )?(?:\[(\w+)\] \[fn:(\S+)@(\S+?)(?: (stdout|stderr))?\] )?(.*)$/
+  /^(?<time>\d\S+) (?:(?<level>info|warn|error) )?(?:req=(?<requestId>\S+) )?(?:trace=(?<traceId>[0-9a-f]{32}) )?(?:\[(?<runtime>\w+)\] \[fn:(?<fn>\S+)@(?<version>\S+?)(?: (?<stream>stdout|stderr))?\] )?(?<text>.*)$/
 
 /** A line of the error or runtime log in its parts; what it does not say is undefined. */
 interface LogLine extends LogOrigin {
@@ -132,11 +132,7 @@ interface LogLine extends LogOrigin {
 
 /** @returns null for a line that is none of those: one of the access log, or a note about lines that are missing */
 export function readLogLine(line: string): LogLine | null {
-  const match = LINE.exec(line)
-  if (match === null) return null
-  const [, time, level, requestId, traceId, runtime, fn, version, stream, text] = match
-  const origin = { requestId, traceId, runtime, fn, version, stream: stream as LogOrigin['stream'] }
-  return { time: time!, level: level as LogLine['level'], ...origin, text: text! }
+  return (LINE.exec(line)?.groups as LogLine | undefined) ?? null
 }
 
 /** @returns true for the lines of a filter; null when every line is one */
