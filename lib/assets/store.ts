@@ -20,6 +20,7 @@
 import { constants, type Stats, stat } from 'node:fs'
 import { type FileHandle, lstat, open, readdir, realpath, stat as statAsync } from 'node:fs/promises'
 import type { Clock } from '../core/clock.ts'
+import { getOrMake } from '../core/collections.ts'
 import { GatewayError } from '../core/errors.ts'
 import { KeyedMutex } from '../core/semaphore.ts'
 import { type Asset, type AssetForm, type FileState, isSameState, type ReadFile, toAsset, toState } from './file.ts'
@@ -160,12 +161,7 @@ export class AssetStore {
    */
   find(name: string, wantsCoding: boolean): Promise<Asset | null> {
     const flights = wantsCoding ? this.#fullFlights : this.#flights
-    let flight = flights.get(name)
-    if (flight === undefined) {
-      flight = this.#search(name, wantsCoding).finally(() => flights.delete(name))
-      flights.set(name, flight)
-    }
-    return flight
+    return getOrMake(flights, name, () => this.#search(name, wantsCoding).finally(() => flights.delete(name)))
   }
 
   async #search(name: string, wantsCoding: boolean): Promise<Asset | null> {
@@ -219,14 +215,11 @@ export class AssetStore {
   /** A look that begins later, at the folder of a file; shared by all who ask before it begins. */
   #lookAtFolder(path: string): Promise<FolderLook | null> {
     const folder = path.slice(0, path.lastIndexOf('/'))
-    const next = this.#nextLooks.get(folder)
-    if (next !== undefined) return next
-    const looking = this.#folderLooks.run(folder, () => {
+    const look = () => {
       this.#nextLooks.delete(folder)
       return lookAtFolder(folder, this.#clock)
-    })
-    this.#nextLooks.set(folder, looking)
-    return looking
+    }
+    return getOrMake(this.#nextLooks, folder, () => this.#folderLooks.run(folder, look))
   }
 
   async #read(name: string): Promise<Asset | null> {

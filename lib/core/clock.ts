@@ -50,9 +50,12 @@ export class Timer {
   }
 }
 
-/** The result of work that ends within `ms` milliseconds; null when it takes longer, and then it goes on. */
-export async function within<T>(clock: Timers, ms: number, work: Promise<T>): Promise<T | null> {
-  const timer = new Timer(clock)
+/**
+ * The result of work that ends within `ms` milliseconds; null when it takes longer, and then it goes on.
+ * @param isBackground - true: waiting does not keep the process running
+ */
+export async function within<T>(clock: Timers, ms: number, work: Promise<T>, isBackground = false): Promise<T | null> {
+  const timer = new Timer(clock, isBackground)
   const late = new Promise<null>(resolve => timer.set(ms, () => resolve(null)))
   try {
     return await Promise.race([work, late])

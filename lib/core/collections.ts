@@ -1,7 +1,13 @@
 /** Maps, sorted lists and heaps. Owner: pages router/route-table, scheduler/scheduler. */
 
+/** A Map or WeakMap. */
+interface Keyed<K, V> {
+  get(key: K): V | undefined
+  set(key: K, value: V): unknown
+}
+
 /** The value of a key, which is made when it is missing. */
-export function getOrMake<K, V>(map: Map<K, V>, key: K, make: () => V): V {
+export function getOrMake<K, V>(map: Keyed<K, V>, key: K, make: () => V): V {
   const known = map.get(key)
   if (known !== undefined) return known
   const made = make()

@@ -6,6 +6,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import type { FunctionVersion, PackageManifest } from '../core/catalog.ts'
+import { getOrMake } from '../core/collections.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, orNull, type Warning } from '../core/errors.ts'
 import { isRuntimeName, PACK_NAME, PACK_NAME_RULE } from '../core/identity.ts'
@@ -298,12 +299,9 @@ export class SharedPacks {
   /** One warning for each pack that functions ask for and do not get. */
   check(functions: readonly FunctionVersion[], isInstalling: IsInstalling = () => false): Warning[] {
     const users = new Map<string, { name: string; fns: FunctionVersion[] }>()
-    for (const fn of functions) {
-      for (const name of fn.policy.sharedDeps) {
-        const key = `${fn.runtime}/${name}`
-        users.set(key, { name, fns: [...(users.get(key)?.fns ?? []), fn] })
-      }
-    }
+    for (const fn of functions)
+      for (const name of fn.policy.sharedDeps)
+        getOrMake(users, `${fn.runtime}/${name}`, () => ({ name, fns: [] })).fns.push(fn)
     const packs = [...users.values()].flatMap(({ name, fns }) => this.#checkPack(name, fns, isInstalling))
     const isForeignUsed = functions.some(fn => this.dirsOf(fn).some(dir => dir.includes(`/${FASTFN_PACKS_FOLDER}/`)))
     if (!isForeignUsed) return packs

@@ -16,6 +16,7 @@
 import { accessSync, constants, lstatSync } from 'node:fs'
 import { dirname, join, sep } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { getOrMake } from '../core/collections.ts'
 import type { Clock } from '../core/clock.ts'
 import { GatewayError, orNull } from '../core/errors.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
@@ -134,12 +135,8 @@ export class Installer implements Builder {
   #besideOf({ fnDir }: FunctionVersion): readonly FunctionVersion[] | undefined {
     if (this.#shared === null) {
       const groups = new Map<string, FunctionVersion[]>()
-      for (const fn of this.#functions.values()) {
-        if (fn.runtime !== this.runtime) continue
-        const known = groups.get(fn.fnDir)
-        if (known === undefined) groups.set(fn.fnDir, [fn])
-        else known.push(fn)
-      }
+      for (const fn of this.#functions.values())
+        if (fn.runtime === this.runtime) getOrMake(groups, fn.fnDir, () => []).push(fn)
       for (const [folder, group] of groups) if (group.length === 1) groups.delete(folder)
       this.#shared = groups
     }

@@ -2,6 +2,7 @@
 
 import { execFile } from 'node:child_process'
 import { orNull } from '../core/errors.ts'
+import { getOrMake } from '../core/collections.ts'
 import { isObject } from '../core/json.ts'
 import type { Toolchain } from './build.ts'
 import { toPackageName } from './pip.ts'
@@ -63,8 +64,7 @@ export class PythonImports {
    */
   read(program: string, entry: Entry): Promise<readonly PythonImport[]> {
     return new Promise((resolve, reject) => {
-      const waiting = this.#waiting.get(program) ?? []
-      this.#waiting.set(program, waiting)
+      const waiting = getOrMake(this.#waiting, program, () => [])
       waiting.push({ entry, resolve, reject })
       // All that is asked for in this turn goes into one question.
       setImmediate(() => void this.#answerAll(program, waiting))

@@ -10,6 +10,7 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { getOrMake } from '../core/collections.ts'
 import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { RuntimeName } from '../core/identity.ts'
@@ -343,16 +344,15 @@ export class Builds {
     const { path: program, problem } = this.#options.findProgram(builder.runtime)
     if (program === null) throw new GatewayError('RUNTIME_DOWN', 'runtime down', { detail: { hint: problem } })
     const id = `${builder.runtime} ${program}`
-    const known = this.#toolchains.get(id)
-    if (known !== undefined) return known
-    const use = { key: null, signal: new AbortController().signal }
-    const found = withTools(this.#options, builder, use, async tools => {
-      const version = await builder.readVersion(program, tools)
-      return { program, version: `${version}\n${process.platform} ${process.arch}` }
+    return getOrMake(this.#toolchains, id, () => {
+      const use = { key: null, signal: new AbortController().signal }
+      const found = withTools(this.#options, builder, use, async tools => {
+        const version = await builder.readVersion(program, tools)
+        return { program, version: `${version}\n${process.platform} ${process.arch}` }
+      })
+      found.catch(() => this.#toolchains.delete(id))
+      return found
     })
-    found.catch(() => this.#toolchains.delete(id))
-    this.#toolchains.set(id, found)
-    return found
   }
 
   /** Builders read manifests by their paths. @throws GatewayError for one that is not the function's own */
@@ -429,9 +429,7 @@ class FailureReports {
     this.#reported.set(fn.key, { error, stamp })
     // Functions of one folder share their packages, and folders with equal requirements share an install.
     const cause = error.cause ?? `${fn.runtime} ${fn.fnDir} ${error.message}`
-    const waiting = this.#waiting.get(cause)
-    if (waiting === undefined) this.#waiting.set(cause, { error, functions: [fn] })
-    else waiting.functions.push(fn)
+    getOrMake(this.#waiting, cause, () => ({ error, functions: [] })).functions.push(fn)
     if (!this.#timer.isSet) this.#timer.set(REPORT_MS, () => this.report())
     return error
   }

@@ -6,6 +6,7 @@ import { constants, tmpdir } from 'node:os'
 import { sep } from 'node:path'
 import { canChangeUser, type ProcessPowers } from '../config/setting-checks.ts'
 import type { Clock } from '../core/clock.ts'
+import { getOrMake } from '../core/collections.ts'
 import { orNull } from '../core/errors.ts'
 import { type HostEnv, lowerPriority, toToolHostEnv, toUserToolEnv } from '../core/host.ts'
 import { handOver, OwnFolder } from '../files/own-folder.ts'
@@ -328,9 +329,7 @@ export class ToolOwner {
 
   /** @param command - full path of a program, or its name. @returns null when the user cannot run it */
   of(command: string): Promise<UserOfTool | null> {
-    const known = this.#known.get(command) ?? this.#find(command)
-    this.#known.set(command, known)
-    return known
+    return getOrMake(this.#known, command, () => this.#find(command))
   }
 
   async #find(command: string): Promise<UserOfTool | null> {

@@ -5,6 +5,7 @@ import type { FunctionConfig, PolicyDefaults, RouteEntry } from '../config/funct
 import { type DeclaredEnv, mergeDeclared } from '../config/function-env.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Warning } from '../core/errors.ts'
+import { getOrMake } from '../core/collections.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import { pathWarning, toChild } from './disk.ts'
 import { FileSorter, type FolderFiles, type FolderView, sameView } from './entry-file.ts'
@@ -148,13 +149,9 @@ export class ConfigReader {
   #read<Kind extends ConfigKind>(node: DirNode, kind: Kind): ParsedKind<Kind> | null {
     const text = node.texts[kind]
     if (text === null) return null
-    let parsed = this.#parsed.get(text)
-    if (parsed === undefined) {
-      parsed = parseKept(text, toChild(node.path, CONFIG_FILES[kind]), PARSERS[kind])
-      this.#parsed.set(text, parsed)
-    }
+    const parse = () => parseKept(text, toChild(node.path, CONFIG_FILES[kind]), PARSERS[kind])
     // One text object belongs to one file, hence to one kind.
-    return parsed as ParsedKind<Kind>
+    return getOrMake(this.#parsed, text, parse) as ParsedKind<Kind>
   }
 }
 

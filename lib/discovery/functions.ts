@@ -20,7 +20,7 @@ import type {
   Policy,
   SchemaFileRef,
 } from '../core/catalog.ts'
-import { compareLists, countUpTo, isSameList, mergeSorted } from '../core/collections.ts'
+import { compareLists, countUpTo, isSameList, mergeSorted, getOrMake } from '../core/collections.ts'
 import type { Warning } from '../core/errors.ts'
 import {
   type AdapterName,
@@ -129,11 +129,7 @@ export class FunctionMaker {
 
   /** Functions of one folder share their environment. */
   #envOf(declared: DeclaredEnv): FunctionVersion['env'] {
-    const known = this.#envs.get(declared)
-    if (known !== undefined) return known
-    const env = toFunctionEnv(declared, this.#outerEnv)
-    this.#envs.set(declared, env)
-    return env
+    return getOrMake(this.#envs, declared, () => toFunctionEnv(declared, this.#outerEnv))
   }
 
   /** The object of the discovery before when nothing about the function changed. */

@@ -8,6 +8,7 @@
 import { type FSWatcher, realpathSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { getOrMake } from '../core/collections.ts'
 import { Timer } from '../core/clock.ts'
 import { orNull } from '../core/errors.ts'
 import { RUNTIME_OF_EXTENSION } from '../core/identity.ts'
@@ -140,10 +141,7 @@ export class LoadedFiles {
       if (stamp === GONE || this.#files.size >= MAX_LOADED_FILES) return
       file = { stamp, keys: new Set() }
       this.#files.set(path, file)
-      const folder = dirname(path)
-      const known = this.#folders.get(folder)
-      if (known === undefined) this.#folders.set(folder, new Set([path]))
-      else known.add(path)
+      getOrMake(this.#folders, dirname(path), () => new Set()).add(path)
     }
     file.keys.add(key)
     report.files.add(path)

@@ -6,7 +6,8 @@
  */
 
 import type { EdgePolicy } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, within } from '../core/clock.ts'
+import { getOrMake } from '../core/collections.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Descriptors } from '../core/host.ts'
 import type { Call, EdgeHandler } from '../invocation/invoke.ts'
@@ -60,11 +61,7 @@ export class EdgeProxy implements EdgeContext {
     const { edge } = call.fn.policy
     if (edge === null) throw new GatewayError('EDGE_FAILED', 'edge proxy disabled for this function')
     if (this.#isClosing) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
-    let rules = this.#rules.get(edge)
-    if (rules === undefined) {
-      rules = toEdgeRules(edge)
-      this.#rules.set(edge, rules)
-    }
+    const rules = getOrMake(this.#rules, edge, () => toEdgeRules(edge))
     const transfer = new EdgeTransfer(this, call, this.#toRequest(call, directive, rules), Buffer.from(body))
     transfer.place = this.#transfers.push(transfer) - 1
     call.stopEdge = () => transfer.stop()
@@ -96,15 +93,8 @@ export class EdgeProxy implements EdgeContext {
    */
   async close(timeoutMs: number): Promise<void> {
     this.#isClosing = true
-    if (this.#transfers.length > 0 && timeoutMs > 0) {
-      await new Promise<void>(resolve => {
-        const timer = this.clock.setTimeout(resolve, timeoutMs)
-        this.#onIdle = () => {
-          this.clock.clearTimeout(timer)
-          resolve()
-        }
-      })
-    }
+    const idle = new Promise<void>(resolve => (this.#onIdle = resolve))
+    if (this.#transfers.length > 0 && timeoutMs > 0) await within(this.clock, timeoutMs, idle)
     for (const transfer of [...this.#transfers])
       transfer.fail(new GatewayError('SHUTTING_DOWN', 'gateway is shutting down'))
     this.connections.close()

@@ -5,6 +5,7 @@
 
 import { editDistance } from '../config/fields.ts'
 import type { Clock } from '../core/clock.ts'
+import { getOrMake } from '../core/collections.ts'
 import { GatewayError, toErrorBody } from '../core/errors.ts'
 import { METHODS } from '../core/identity.ts'
 import { explain } from '../router/explain.ts'
@@ -65,15 +66,11 @@ export class Refusals {
   }
 
   #of(found: RouteRefusal): Refusal {
-    let refusal = this.#prepared.get(found)
-    if (refusal === undefined) {
+    return getOrMake(this.#prepared, found, () => {
       const error = toError(found, null)
       const headers = ['Content-Type', 'application/json', ...Object.entries(error.headers ?? {}).flat()]
-      const body = Buffer.from(toErrorBody(found.message))
-      refusal = { error, head: toPreparedHead(error.status, headers), body }
-      this.#prepared.set(found, refusal)
-    }
-    return refusal
+      return { error, head: toPreparedHead(error.status, headers), body: Buffer.from(toErrorBody(found.message)) }
+    })
   }
 
   /** The routes near a path without one, or the claims of the path, as `fngw explain` shows them; null when there are none. */

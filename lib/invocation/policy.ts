@@ -1,6 +1,7 @@
 /** The place of a function's calls among those that run and wait, and the schema that they are checked against. Owner: §2.8, §8. */
 
 import type { FunctionVersion, Policy } from '../core/catalog.ts'
+import { getOrMake } from '../core/collections.ts'
 import { ERROR_STATUS, GatewayError } from '../core/errors.ts'
 import { headerOf } from '../core/http-text.ts'
 import { toMaxActive } from '../core/transitions.ts'
@@ -107,8 +108,7 @@ export class SchemaGate {
     if (schema instanceof GatewayError) return
     const difference = schema.checkResponse(method, status, headerOf(headers, 'content-type'), body)
     if (difference === null) return
-    const reported = this.#reported.get(fn) ?? new Set()
-    this.#reported.set(fn, reported)
+    const reported = getOrMake(this.#reported, fn, () => new Set())
     const key = `${method} ${status} ${difference.name}`
     if (reported.has(key) || reported.size >= MAX_REPORTED) return
     reported.add(key)

@@ -7,8 +7,9 @@
  */
 
 import { createHmac } from 'node:crypto'
+import { once } from 'node:events'
 import type { EdgePolicy, FunctionVersion } from '../core/catalog.ts'
-import { backoffDelay, Timer } from '../core/clock.ts'
+import { backoffDelay, Timer, within } from '../core/clock.ts'
 import { toHeaderRecord } from '../core/http-text.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import type { ResolvedAddress } from '../edge/addresses.ts'
@@ -72,6 +73,7 @@ export class CallbackSender {
   }
 
   async #deliver(job: Job, onStep: (facts: CallbackFacts) => Promise<void>, signal: AbortSignal): Promise<void> {
+    const aborted = once(signal, 'abort')
     for (let attempts = (job.callback?.attempts ?? 0) + 1; !signal.aborted; attempts++) {
       const problem = await this.#slots.run(() => (signal.aborted ? null : this.#post(job, signal)))
       if (signal.aborted) return
@@ -85,7 +87,8 @@ export class CallbackSender {
         this.#options.onLog('warn', `callback of job ${job.id} (${job.key}) failed, ${count}, ${next}: ${problem}`)
       }
       if (isLast) return
-      await this.#pause(backoffDelay(attempts - 1, { first: CALLBACK_DELAY_MS, factor: 4 }), signal)
+      const delayMs = backoffDelay(attempts - 1, { first: CALLBACK_DELAY_MS, factor: 4 })
+      await within(this.#options.network.clock, delayMs, aborted, true)
     }
   }
 
@@ -95,20 +98,6 @@ export class CallbackSender {
     const record = { job: toJobRecord(job, request), result: await toShortResult(job, store) }
     const message = { jobId: job.id, url: request.callbackUrl!, body: Buffer.from(JSON.stringify(record)), secret }
     return sendCallback(network, message, functionOf(job.key)?.policy.edge ?? null, signal)
-  }
-
-  #pause(ms: number, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) return Promise.resolve()
-    const timer = new Timer(this.#options.network.clock, true)
-    return new Promise(resolve => {
-      const end = (): void => {
-        timer.clear()
-        signal.removeEventListener('abort', end)
-        resolve()
-      }
-      timer.set(ms, end)
-      signal.addEventListener('abort', end, { once: true })
-    })
   }
 }
 

@@ -8,8 +8,8 @@
  */
 
 import type { FunctionVersion } from '../core/catalog.ts'
-import { type Clock, Timer } from '../core/clock.ts'
-import { Heap, type HeapItem } from '../core/collections.ts'
+import { type Clock, Timer, within } from '../core/clock.ts'
+import { getOrMake, Heap, type HeapItem } from '../core/collections.ts'
 import type { BodySink, InternalRequest, InternalResult } from '../invocation/internal-call.ts'
 import type { ResultHead } from './job-result.ts'
 import {
@@ -88,15 +88,10 @@ export class JobRunner {
   async close(timeoutMs: number): Promise<void> {
     this.#isClosed = true
     this.#timer.clear()
-    if (this.#runs.size === 0) return
-    const stopAll = (): void => {
+    const ended = Promise.all([...this.#runs.values()].map(run => run.ended))
+    if (timeoutMs <= 0 || (await within(this.#options.clock, timeoutMs, ended)) === null)
       for (const { stop } of this.#runs.values()) stop.abort()
-    }
-    if (timeoutMs <= 0) stopAll()
-    const limit = new Timer(this.#options.clock)
-    limit.set(timeoutMs, stopAll)
-    await Promise.all([...this.#runs.values()].map(({ ended }) => ended))
-    limit.clear()
+    await ended
   }
 
   #enqueue(job: Job): void {
@@ -320,7 +315,7 @@ export class ResultWriter implements BodySink {
     }
     if (this.problem !== null || !(await this.#tryTo(part => part.end()))) return null
     // A cut may go through a character.
-    if (!this.truncated) this.#text.end()
+    if (!this.truncated) this.#text.add()
     return { isText: this.#text.isText }
   }
 
@@ -354,18 +349,10 @@ export class TextCheck {
   readonly #decoder = new TextDecoder('utf-8', { fatal: true })
   isText = true
 
-  add(piece: Buffer): void {
-    if (this.isText) this.#decode(piece)
-  }
-
-  /** Checks that the last character is finished. */
-  end(): void {
-    if (this.isText) this.#decode()
-  }
-
-  #decode(piece?: Buffer): void {
+  /** @param piece - none: the last character has to be whole */
+  add(piece?: Buffer): void {
     try {
-      this.#decoder.decode(piece, { stream: piece !== undefined })
+      if (this.isText) this.#decoder.decode(piece, { stream: piece !== undefined })
     } catch {
       this.isText = false
     }
@@ -376,6 +363,10 @@ export class TextCheck {
 interface QueuedJob extends HeapItem {
   readonly job: Job
   readonly due: number
+}
+
+function isBefore(a: QueuedJob, b: QueuedJob): boolean {
+  return a.due < b.due || (a.due === b.due && a.job.seq < b.job.seq)
 }
 
 /** The queued jobs of each function by (due, seq). Of the functions with a due job, the oldest of these jobs is next. */
@@ -390,10 +381,7 @@ export class JobQueue {
   add(job: Job, due: number): void {
     const queued = { job, due, heapIndex: -1 }
     this.#queued.set(job.id, queued)
-    const lane =
-      this.#lanes.get(job.key) ?? new Heap((a, b) => a.due < b.due || (a.due === b.due && a.job.seq < b.job.seq))
-    this.#lanes.set(job.key, lane)
-    lane.put(queued)
+    getOrMake(this.#lanes, job.key, () => new Heap(isBefore)).put(queued)
   }
 
   /** @returns false when it is not queued */

@@ -7,6 +7,7 @@
 import { type Clock, Timer } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { KEPT_JOB_MS, KEPT_JOBS, MAX_OPEN_JOBS } from '../core/limits.ts'
+import { KeyedMutex } from '../core/semaphore.ts'
 import type { JobEventRecord } from '../observe/events.ts'
 import type { CallbackSender } from './callback-sender.ts'
 import {
@@ -86,8 +87,8 @@ export class Jobs implements JobsPart {
   readonly #options: JobsOptions
   #table = new JobTable()
   readonly #runner: JobRunner
-  /** Jobs that are being created, by idempotency key. */
-  readonly #creating = new Map<string, Promise<unknown>>()
+  /** By idempotency key. */
+  readonly #creating = new KeyedMutex()
   #opening: Promise<void> | null = null
   /** `readable`: the store can only be read, on a full or read-only disk. */
   #store: 'closed' | 'readable' | 'open' = 'closed'
@@ -134,20 +135,13 @@ export class Jobs implements JobsPart {
     await this.#ready(true)
     if (key === null) return { record: await this.#create(checked, null), replayed: false }
     // Of two that ask at once the second one waits until the first one's job is kept.
-    while (this.#creating.has(key)) await this.#creating.get(key)
-    const digest = digestOf(checked)
-    const known = this.#table.withKey(key)
-    if (known !== null) {
-      if (known.idempotency?.digest !== digest)
-        throw new GatewayError('ROUTE_CONFLICT', 'this Idempotency-Key was used for another request')
-      return { record: await this.#toRecord(known), replayed: true }
-    }
-    const creating = this.#create(checked, { key, digest }).finally(() => this.#creating.delete(key))
-    this.#creating.set(
-      key,
-      creating.catch(() => {}),
-    )
-    return { record: await creating, replayed: false }
+    return this.#creating.run(key, async () => {
+      const digest = digestOf(checked)
+      const known = this.#table.withKey(key)
+      if (known === null) return { record: await this.#create(checked, { key, digest }), replayed: false }
+      if (known.idempotency?.digest === digest) return { record: await this.#toRecord(known), replayed: true }
+      throw new GatewayError('ROUTE_CONFLICT', 'this Idempotency-Key was used for another request')
+    })
   }
 
   /** @throws GatewayError NOT_FOUND */
@@ -343,11 +337,9 @@ export class Jobs implements JobsPart {
   async #delete(job: Job): Promise<{ record: JobRecord; deleted: boolean }> {
     const record = await this.#toRecord(job)
     this.#options.callbacks.cancel(job.id)
-    try {
-      await this.#options.store.save([{ gone: job.id }])
-    } catch (error) {
+    await this.#options.store.save([{ gone: job.id }]).catch(error => {
       throw notKept(error)
-    }
+    })
     this.#table.remove(job.id)
     return { record, deleted: true }
   }

@@ -2,7 +2,7 @@
 
 import type { Claim, FunctionVersion } from '../core/catalog.ts'
 import { type Method, METHODS } from '../core/identity.ts'
-import { isSameList } from '../core/collections.ts'
+import { isSameList, getOrMake } from '../core/collections.ts'
 import { compareText } from '../core/text.ts'
 import { type ClaimStanding, claimStrength, decideClaim } from '../core/transitions.ts'
 
@@ -181,11 +181,7 @@ export function isVersioned({ claim }: RouteEntry): boolean {
 /** The chain of owners of one method, strongest first. A lone owner has one owner for all its methods. */
 function toOwners(live: readonly RouteEntry[], lone: Map<RouteEntry, Owner>): Owner | null {
   const first = live[0]
-  if (first !== undefined && live.length === 1) {
-    const known = lone.get(first) ?? makeOwner(first, [], null)
-    lone.set(first, known)
-    return known
-  }
+  if (first !== undefined && live.length === 1) return getOrMake(lone, first, () => makeOwner(first, [], null))
   return live.reduceRight<Owner | null>((next, entry) => makeOwner(entry, rivalsOf(entry, live), next), null)
 }
 

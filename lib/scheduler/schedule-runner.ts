@@ -7,7 +7,7 @@
  */
 
 import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
-import type { Clock } from '../core/clock.ts'
+import { type Clock, within } from '../core/clock.ts'
 import { GatewayError } from '../core/errors.ts'
 import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { TRIGGER_HEADER } from '../invocation/forwarded-headers.ts'
@@ -120,12 +120,16 @@ export class ScheduleRunner {
     this.#isClosed = true
     // Runs that were begun in this turn are noted first.
     await Promise.resolve()
-    const { clock } = this.#options
-    const timer = clock.setTimeout(() => {
+    const ended = this.#ended()
+    if ((await within(this.#options.clock, timeoutMs, ended)) === null)
       for (const { stop } of this.#runs.keys()) stop?.abort()
-    }, timeoutMs)
+    await ended
+  }
+
+  /** @returns true when no run goes on any more */
+  async #ended(): Promise<true> {
     while (this.#runs.size > 0) await Promise.all(this.#runs.values())
-    clock.clearTimeout(timer)
+    return true
   }
 
   async #start(): Promise<void> {

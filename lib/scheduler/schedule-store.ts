@@ -11,6 +11,7 @@ import type { FileHandle } from 'node:fs/promises'
 import { basename, dirname } from 'node:path'
 import type { Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
+import { Semaphore } from '../core/semaphore.ts'
 import { openToAppend, OwnFolder } from '../files/own-folder.ts'
 import type { LockHolder, RootLock } from '../files/root-lock.ts'
 
@@ -139,8 +140,8 @@ export class FileScheduleStore implements ScheduleStore {
   #log: FileHandle | null = null
   #isOpen = false
   #stopWatching: () => void = () => {}
-  /** Whatever writes waits for what wrote before. */
-  #turn: Promise<unknown> = Promise.resolve()
+  /** One writes at a time. */
+  readonly #writes = new Semaphore(1)
 
   constructor(options: FileScheduleStoreOptions) {
     this.#options = options
@@ -200,12 +201,12 @@ export class FileScheduleStore implements ScheduleStore {
       else this.#texts.set(key, text)
       lines += `{"seq":${++this.#seq},"key":${JSON.stringify(key)},"state":${text}}\n`
     }
-    return this.#inTurn(() => this.#append(lines))
+    return this.#writes.run(() => this.#append(lines))
   }
 
   flush(): Promise<void> {
     if (!this.#isOpen || (this.#seq === this.#flushedSeq && !this.#isTorn)) return Promise.resolve()
-    return this.#inTurn(() => this.#writeAll())
+    return this.#writes.run(() => this.#writeAll())
   }
 
   /** The folder was deleted or moved: everything is written again, unless another gateway has taken it. */
@@ -218,18 +219,19 @@ export class FileScheduleStore implements ScheduleStore {
     }
     if (!this.#isOpen) return
     this.#isTorn = true
-    void this.#inTurn(async () => {
-      await this.#closeLog()
-      await this.#writeAll()
-    }).catch(() => {})
+    void this.#writes
+      .run(async () => {
+        await this.#closeLog()
+        await this.#writeAll()
+      })
+      .catch(() => {})
   }
 
   async close(): Promise<void> {
     this.#stopWatching()
     await this.flush().catch(() => {})
     this.#isOpen = false
-    await this.#turn
-    await this.#closeLog()
+    await this.#writes.run(() => this.#closeLog())
   }
 
   async #closeLog(): Promise<void> {
@@ -246,12 +248,6 @@ export class FileScheduleStore implements ScheduleStore {
     await this.#log?.datasync()
     this.#isTorn = false
     this.#logBytes += lines.length
-  }
-
-  #inTurn(work: () => Promise<void>): Promise<void> {
-    const done = this.#turn.then(work)
-    this.#turn = done.catch(() => {})
-    return done
   }
 
   /** The whole file, then the log is empty: cut off in between, its lines are known by their numbers. */

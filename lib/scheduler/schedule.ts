@@ -8,6 +8,7 @@
  */
 
 import type { FunctionVersion, SchedulePolicy } from '../core/catalog.ts'
+import { getOrMake } from '../core/collections.ts'
 import { type Cron, nextCronTime, parseCron, toZone, type Zone } from '../core/cron.ts'
 import { nextRetry } from '../core/transitions.ts'
 import { NEW_STATE, type ScheduleState } from './schedule-store.ts'
@@ -172,23 +173,15 @@ export class Rules {
   /** @throws Error for a cron text that the config parser would have refused */
   of({ everySeconds, cron, timezone }: Pick<SchedulePolicy, 'everySeconds' | 'cron' | 'timezone'>): Rule {
     const text = everySeconds === null ? `cron ${cron} ${timezone}` : `every ${everySeconds} ${timezone}`
-    const known = this.#rules.get(text)
-    if (known !== undefined) return known
-    const zone = this.#zoneOf(timezone)
-    const rule = everySeconds === null ? toCronRule(text, cron ?? '', zone) : toInterval(text, everySeconds, zone)
-    this.#rules.set(text, rule)
-    return rule
+    return getOrMake(this.#rules, text, () => {
+      const zone = getOrMake(this.#zones, timezone, () => toZone(timezone))
+      return everySeconds === null ? toCronRule(text, cron ?? '', zone) : toInterval(text, everySeconds, zone)
+    })
   }
 
   /** Forgets unused rules. */
   retain(used: ReadonlySet<string>): void {
     for (const text of this.#rules.keys()) if (!used.has(text)) this.#rules.delete(text)
-  }
-
-  #zoneOf(name: string): Zone {
-    const zone = this.#zones.get(name) ?? toZone(name)
-    this.#zones.set(name, zone)
-    return zone
   }
 }
 

@@ -11,20 +11,20 @@ t.test('[jobs/file-store.5] text is known as text wherever it is cut', async t =
       const check = new TextCheck()
       for (const piece of [whole.subarray(0, cut), whole.subarray(cut, second), whole.subarray(second)])
         check.add(piece)
-      check.end()
+      check.add()
       if (!check.isText) t.fail(`cut at ${cut} and ${second}`)
     }
   }
   for (const bytes of [[0xff], [0xc0, 0xaf], [0xed, 0xa0, 0x80], [0x80], [0xf5, 0x80, 0x80, 0x80], [0xc3, 0x28]]) {
     const check = new TextCheck()
     for (const byte of bytes) check.add(Buffer.from([byte]))
-    check.end()
+    check.add()
     t.notOk(check.isText, `${bytes}`)
   }
   const torn = new TextCheck()
   torn.add(whole.subarray(0, 2))
   t.equal(torn.isText, true)
-  torn.end()
+  torn.add()
   t.equal(torn.isText, false)
 })
 
