@@ -10,8 +10,18 @@ import { sendConstant } from '../http/respond.ts'
 import { ADMIN_TOKEN_HEADER, isForwarded, toProto, TrustedProxies } from '../invocation/forwarded-headers.ts'
 import { EventFeed } from '../observe/event-feed.ts'
 import { unescapeCanonical } from '../router/radix-tree.ts'
-import { AccessState, type Caller, checkAccess, maySeeDetails, REQUEST_MARK } from './access.ts'
+import {
+  type Access,
+  AccessState,
+  type Caller,
+  checkAccess,
+  isAdminToken,
+  maySeeDetails,
+  REQUEST_MARK,
+  type Session,
+} from './access.ts'
 import { CONSOLE_PATH, ConsolePage } from './console-page.ts'
+import { OwnConsoleStore } from './console-store.ts'
 import { createDependencyEndpoints } from './dependency-endpoints.ts'
 import { type ControlContext, type ControlReply, type Endpoint, readQuery } from './endpoint.ts'
 import { createEventsEndpoints } from './events-endpoints.ts'
@@ -25,7 +35,7 @@ import { createScheduleEndpoints } from './schedule-endpoints.ts'
 import { createSessionEndpoints, Sessions } from './session-endpoints.ts'
 import { createSettingsEndpoints } from './settings-endpoints.ts'
 import { createStateEndpoints } from './state-endpoints.ts'
-import { createUiStateEndpoints, UiStore } from './ui-state-endpoints.ts'
+import { createUiStateEndpoints, UiState } from './ui-state-endpoints.ts'
 import { createWorkerEndpoints } from './worker-endpoints.ts'
 
 /** The control plane of a gateway, with every endpoint in the order of the documents. */
@@ -33,7 +43,8 @@ export function createControlPlane(context: ControlContext): ControlPlane {
   const { clock, settings, journal, history, reload } = context
   const { functionsRoot } = settings
   const access = new AccessState(settings)
-  const sessions = new Sessions({ clock, ttlMs: settings.consoleSessionTtlSeconds * 1000 })
+  const store = context.fleet?.console ?? new OwnConsoleStore(clock, new OwnFolder(functionsRoot, '.svc', 'console'))
+  const sessions = new Sessions(store, settings)
   const id = randomBytes(4).toString('hex')
   const feed = new EventFeed({ clock, id, events: journal.events, builds: () => journal.builds })
   const files = new SourceFiles(functionsRoot, reload)
@@ -48,8 +59,8 @@ export function createControlPlane(context: ControlContext): ControlPlane {
     ...createEventsEndpoints(feed),
     ...createLogEndpoints(context, streams),
     ...createMetricsEndpoints(context),
-    ...createSessionEndpoints(context, access, sessions),
-    ...createUiStateEndpoints(access, new UiStore(new OwnFolder(functionsRoot, '.svc', 'console'))),
+    ...createSessionEndpoints(context, access, sessions, store),
+    ...createUiStateEndpoints(access, new UiState(store)),
     ...createSettingsEndpoints(context),
     ...createDependencyEndpoints(context),
     ...createWorkerEndpoints(context),
@@ -85,6 +96,7 @@ export class ControlPlane {
   readonly #access: AccessState
   readonly #sessions: Sessions
   readonly #proxies: TrustedProxies
+  readonly #adminToken: string | null
   readonly #table: EndpointTable
   readonly #console = new ConsolePage()
 
@@ -93,6 +105,7 @@ export class ControlPlane {
     this.close = close
     this.#access = access
     this.#sessions = sessions
+    this.#adminToken = settings.adminToken
     this.#proxies = new TrustedProxies(settings.trustedProxyCidrs)
     this.#table = new EndpointTable(endpoints)
   }
@@ -105,28 +118,32 @@ export class ControlPlane {
 
   async #answer(exchange: Exchange): Promise<void> {
     const reply = await this.#toReply(exchange)
-    if (exchange.ended) return
+    if (reply === null || exchange.ended) return
     if ('send' in reply) await reply.send(exchange)
     else if ('etag' in reply) sendConstant(exchange, reply)
     else exchange.responder.sendJson(exchange, reply.status, reply.body, [...NO_STORE, ...(reply.headers ?? [])])
   }
 
-  #toReply(exchange: Exchange): ControlReply | Promise<ControlReply> {
-    const { flags } = this.#access
+  /** @returns null when the client left before anything was done */
+  async #toReply(exchange: Exchange): Promise<ControlReply | null> {
     const path = exchange.path.includes('%') ? unescapeCanonical(exchange.path) : exchange.path
-    const caller = this.#toCaller(exchange)
-    if (path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`)) {
+    const isPage = path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`)
+    const found = isPage ? null : this.#table.find(path)
+    const method = exchange.method === 'HEAD' ? 'GET' : exchange.method
+    const endpoint = found?.endpoints.find(one => one.method === method)
+    const access = isPage ? 'page' : (endpoint?.access ?? 'read')
+    const caller = await this.#toCaller(exchange, access)
+    if (exchange.ended) return null
+    const { flags } = this.#access
+    if (isPage) {
       if (!flags.uiEnabled) throw new GatewayError('NOT_FOUND', 'console ui disabled')
       // The page needs no session: its data does.
       const refused = checkAccess(caller, 'page', flags)
       if (refused !== null) throw refused
       return this.#console.answer(exchange, path)
     }
-    const found = this.#table.find(path)
-    const method = exchange.method === 'HEAD' ? 'GET' : exchange.method
-    const endpoint = found?.endpoints.find(one => one.method === method)
     // Before a 404: a caller who is refused does not learn which paths exist.
-    const refused = checkAccess(caller, endpoint?.access ?? 'read', flags)
+    const refused = checkAccess(caller, access, flags)
     if (refused !== null) throw refused
     if (found === null) throw new GatewayError('NOT_FOUND', 'not found')
     if (endpoint === undefined) {
@@ -139,9 +156,10 @@ export class ControlPlane {
     return endpoint.handle({ exchange, params: found.params, query: query as never, caller, details, isSecure })
   }
 
-  #toCaller(exchange: Exchange): Caller {
+  async #toCaller(exchange: Exchange, access: Access): Promise<Caller> {
     const { rawHeaders } = exchange.req
     const header = (name: string): string | null => headerOf(rawHeaders, name)
+    const token = header(ADMIN_TOKEN_HEADER)
     const socketAddress = exchange.connection.address
     return {
       method: exchange.method,
@@ -154,8 +172,22 @@ export class ControlPlane {
       isBrowser: header('referer') !== null || BROWSER.test(header('user-agent') ?? ''),
       contentType: header('content-type'),
       mark: header(REQUEST_MARK),
-      token: header(ADMIN_TOKEN_HEADER),
-      session: this.#access.flags.uiEnabled ? this.#sessions.find(header('cookie')) : null,
+      token,
+      session: await this.#findSession(header('cookie'), token, access),
+    }
+  }
+
+  /**
+   * @throws GatewayError RUNTIME_DOWN when the store of sessions is away and the request may need one: not knowing a session is not the
+   * same as having none
+   */
+  async #findSession(cookie: string | null, token: string | null, access: Access): Promise<Session | null> {
+    if (!this.#access.flags.uiEnabled) return null
+    try {
+      return await this.#sessions.find(cookie)
+    } catch (error) {
+      if (access === 'open' || access === 'page' || isAdminToken(token, this.#adminToken)) return null
+      throw error
     }
   }
 }

@@ -1,16 +1,16 @@
 /** `POST /_fn/login` and `POST /_fn/logout`. Owner: §4.2, page control/session. */
 
-import { createHash, pbkdf2, randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto'
+import { createHash, createHmac, pbkdf2, randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto'
 import { isIPv6 } from 'node:net'
 import { promisify } from 'node:util'
 import { boolean, hidden, mapped, object, readRequest, reportWrong, string } from '../config/fields.ts'
 import type { Settings } from '../config/settings.ts'
 import { MAX_SCRYPT_BYTES, parsePasswordHash, type PasswordHash } from '../config/texts.ts'
-import type { Clock } from '../core/clock.ts'
 import { badRequest, GatewayError } from '../core/errors.ts'
 import { Semaphore } from '../core/semaphore.ts'
 import { SESSION_COOKIE } from '../invocation/forwarded-headers.ts'
 import { type AccessState, isAdminToken, type Session } from './access.ts'
+import type { ConsoleStore } from './console-store.ts'
 import { type ControlContext, type Endpoint, endpoint, json, readHeader, readJson } from './endpoint.ts'
 
 const DISABLED = 'login disabled: it needs FN_UI_ENABLED=1, and FN_ADMIN_TOKEN or FN_CONSOLE_LOGIN_PASSWORD_HASH'
@@ -18,37 +18,36 @@ const BODY_BYTES = 16 * 1024
 const MAX_CHARS = 1024
 
 export function createSessionEndpoints(
-  { clock, settings }: ControlContext,
+  { settings }: ControlContext,
   access: AccessState,
   sessions: Sessions,
+  store: ConsoleStore,
 ): readonly Endpoint[] {
   const credentials = new Credentials(settings)
-  const limit = new LoginLimit(clock)
   return [
     endpoint('POST /_fn/login', 'login', async request => {
       if (!access.canLogIn) throw new GatewayError('NOT_FOUND', DISABLED)
       const given = toGiven(await readJson(request, BODY_BYTES))
-      const address = request.caller.clientAddress
-      const waitMs = limit.begin(address)
+      const network = toNetwork(request.caller.clientAddress)
+      const waitMs = await store.beginLogin(network)
       if (waitMs !== null) {
         const headers = { 'Retry-After': String(Math.max(1, Math.ceil(waitMs / 1000))) }
         throw new GatewayError('CONCURRENCY_LIMIT', 'too many failed logins, try again later', { headers })
       }
       const session = await credentials.check(given)
       if (session === null) throw new GatewayError('UNAUTHORIZED', 'invalid credentials')
-      limit.succeed(address)
+      await store.succeedLogin(network)
       // An earlier id is not reused: an attacker who planted it would know the session.
-      sessions.end(readHeader(request, 'cookie'))
-      const cookie = sessions.toSetCookie(sessions.begin(session), request.isSecure)
+      await sessions.end(readHeader(request, 'cookie'))
+      const cookie = sessions.toSetCookie(await sessions.begin(session), request.isSecure)
       return json({ ok: true, user: session.user }, 200, ['Set-Cookie', cookie])
     }),
     endpoint(
       'POST /_fn/logout',
       'login',
-      request => {
+      async request => {
         const cookie = readHeader(request, 'cookie')
-        if (request.query.everywhere === true) sessions.endEverywhere(cookie)
-        else sessions.end(cookie)
+        await (request.query.everywhere === true ? sessions.endEverywhere(cookie) : sessions.end(cookie))
         return json({ ok: true }, 200, ['Set-Cookie', sessions.toSetCookie(null, request.isSecure)])
       },
       { everywhere: boolean() },
@@ -76,54 +75,76 @@ function toGiven(body: Readonly<Record<string, unknown>>): Given {
   return { username, password }
 }
 
-// Sessions: random ids in memory, each with a time to live.
+// Sessions: random ids, each with a time to live.
 
-/** Sessions at once; of more, the oldest ends. */
-export const MAX_SESSIONS = 1000
 /** Cookies of one name that are looked at: a neighbour domain may have put one before ours. */
 const MAX_COOKIES = 8
 const ID = /^[\w-]{43}$/
 
-export class Sessions {
-  readonly #clock: Clock
-  readonly #ttlMs: number
-  /** By the hash of the id: the time of a lookup reveals nothing about existing ids. `endsAt`: monotonic ms. */
-  readonly #kept = new Map<string, Session & { endsAt: number }>()
+type SessionSettings = Pick<
+  Settings,
+  'adminToken' | 'consoleLoginUsername' | 'consoleLoginPasswordHash' | 'consoleSessionTtlSeconds'
+>
 
-  constructor({ clock, ttlMs }: { clock: Clock; ttlMs: number }) {
-    this.#clock = clock
-    this.#ttlMs = ttlMs
+export class Sessions {
+  readonly #store: ConsoleStore
+  readonly #settings: SessionSettings
+  readonly #ttlMs: number
+
+  constructor(store: ConsoleStore, settings: SessionSettings) {
+    this.#store = store
+    this.#settings = settings
+    this.#ttlMs = settings.consoleSessionTtlSeconds * 1000
   }
 
   /** Begins a session. @returns its id: 256 random bits */
-  begin(session: Session): string {
+  async begin(session: Session): Promise<string> {
     const id = randomBytes(32).toString('base64url')
-    this.#dropEnded()
-    this.#kept.set(toKey(id), { ...session, endsAt: this.#clock.monotonic() + this.#ttlMs })
+    const proof = this.#prove(id, session)
+    if (proof === null) throw new GatewayError('UNAUTHORIZED', 'invalid credentials')
+    await this.#store.beginSession(toKey(id), { owner: toOwner(session), proof }, this.#ttlMs)
     return id
   }
 
-  /** The session of a `Cookie` header; null when none of its cookies has one. */
-  find(cookie: string | null): Session | null {
-    for (const id of toIds(cookie)) {
-      const kept = this.#kept.get(toKey(id))
-      if (kept !== undefined && kept.endsAt > this.#clock.monotonic()) return { user: kept.user, rights: kept.rights }
+  /** The session of a `Cookie` header; null when none of its cookies has one. @throws GatewayError while a shared store is away */
+  async find(cookie: string | null): Promise<Session | null> {
+    const ids = toIds(cookie)
+    if (ids.length === 0) return null
+    for (const [i, kept] of (await this.#store.findSessions(ids.map(toKey))).entries()) {
+      const session = kept === null ? null : toSession(kept.owner)
+      if (session === null) continue
+      const proof = this.#prove(ids[i]!, session)
+      if (proof !== null && isSameText(kept!.proof, proof)) return session
     }
     return null
   }
 
+  /**
+   * Ties a session to the credentials that began it: it ends when they change, and who can write to the store but does not know them
+   * cannot make one. The id is not in the store, so a proof does not help to guess a token either.
+   * @returns null where nobody can log in so
+   */
+  #prove(id: string, session: Session): string | null {
+    const { adminToken, consoleLoginUsername, consoleLoginPasswordHash } = this.#settings
+    const secret = session.rights === 'admin' ? adminToken : consoleLoginPasswordHash
+    if (secret === null || secret === '') return null
+    const user = session.rights === 'admin' ? '' : consoleLoginUsername
+    return createHmac('sha256', secret)
+      .update(JSON.stringify([id, user, toOwner(session)]))
+      .digest('base64url')
+  }
+
   /** Ends every session of a `Cookie` header. */
-  end(cookie: string | null): void {
-    for (const id of toIds(cookie)) this.#kept.delete(toKey(id))
+  async end(cookie: string | null): Promise<void> {
+    const ids = toIds(cookie)
+    if (ids.length > 0) await this.#store.endSessions(ids.map(toKey))
   }
 
   /** Ends the sessions of a `Cookie` header, and all others of the same user: in every browser. */
-  endEverywhere(cookie: string | null): void {
-    const session = this.find(cookie)
-    this.end(cookie)
-    if (session === null) return
-    for (const [key, { user, rights }] of this.#kept)
-      if (user === session.user && rights === session.rights) this.#kept.delete(key)
+  async endEverywhere(cookie: string | null): Promise<void> {
+    const session = await this.find(cookie)
+    await this.end(cookie)
+    if (session !== null) await this.#store.endSessionsOf(toOwner(session))
   }
 
   /** `Set-Cookie` that gives the browser an id; null takes it away. */
@@ -132,14 +153,15 @@ export class Sessions {
     const secure = isSecure ? '; Secure' : ''
     return `${SESSION_COOKIE}=${id ?? ''}; Path=/; HttpOnly; SameSite=Lax; Max-Age=${age}${secure}`
   }
+}
 
-  /** All live equally long, so the first ones end first. */
-  #dropEnded(): void {
-    for (const [key, { endsAt }] of this.#kept) {
-      if (endsAt > this.#clock.monotonic() && this.#kept.size < MAX_SESSIONS) return
-      this.#kept.delete(key)
-    }
-  }
+function toOwner({ rights, user }: Session): string {
+  return `${rights} ${user}`
+}
+
+function toSession(owner: string): Session | null {
+  const [, rights, user] = /^(admin|user) (.*)$/s.exec(owner) ?? []
+  return user === undefined ? null : { user, rights: rights as Session['rights'] }
 }
 
 function toIds(cookie: string | null): string[] {
@@ -225,55 +247,8 @@ function isSameText(given: string, wanted: string): boolean {
   return timingSafeEqual(toDigest(given), toDigest(wanted))
 }
 
-// How often an address may fail to log in.
-
-/** Failures after which an address has to wait, and ms that a failure counts. */
-export const MAX_LOGIN_FAILURES = 5
-export const LOGIN_FAILURE_MS = 300_000
-/** Addresses that are remembered; of more, the one that began first is forgotten. */
-export const MAX_LOGIN_ADDRESSES = 10_000
-
-export class LoginLimit {
-  readonly #clock: Clock
-  /** `since`: monotonic ms of the first one. */
-  readonly #failures = new Map<string, { count: number; since: number }>()
-
-  constructor(clock: Clock) {
-    this.#clock = clock
-  }
-
-  /**
-   * Counts an attempt as failed before it is checked: of many attempts at once only the allowed number is checked.
-   * @returns ms to wait when there were too many; null when the try may be made
-   */
-  begin(address: string): number | null {
-    const key = toNetwork(address)
-    const now = this.#clock.monotonic()
-    const known = this.#failures.get(key)
-    if (known !== undefined && now - known.since < LOGIN_FAILURE_MS) {
-      if (known.count >= MAX_LOGIN_FAILURES) return LOGIN_FAILURE_MS - (now - known.since)
-      known.count += 1
-      return null
-    }
-    this.#failures.delete(key)
-    this.#failures.set(key, { count: 1, since: now })
-    const [oldest] = this.#failures.keys()
-    if (this.#failures.size > MAX_LOGIN_ADDRESSES) this.#failures.delete(oldest!)
-    return null
-  }
-
-  /** The attempt was right. Earlier failures still count: a client that knows one password must not guess another one freely. */
-  succeed(address: string): void {
-    const key = toNetwork(address)
-    const known = this.#failures.get(key)
-    if (known === undefined) return
-    known.count -= 1
-    if (known.count === 0) this.#failures.delete(key)
-  }
-}
-
 /** One client has a whole /64 of IPv6 addresses. */
-function toNetwork(address: string): string {
+export function toNetwork(address: string): string {
   if (!isIPv6(address)) return address
   const [head = '', tail] = address.split('::')
   const left = head === '' ? [] : head.split(':')

@@ -4,17 +4,15 @@ import { showValue } from '../config/fields.ts'
 import { parseJsonText } from '../config/json-text.ts'
 import { badRequest, GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import type { OwnFolder } from '../files/own-folder.ts'
+import { UI_STORE_BYTES } from '../core/limits.ts'
 import { type AccessState, isAdministrator, SWITCHES, type Switches } from './access.ts'
+import type { ConsoleStore, KeptState } from './console-store.ts'
 import { type ControlReply, type ControlRequest, type Endpoint, endpoint, json, readJson } from './endpoint.ts'
-import { toGatewayRefusal } from './function-endpoints.ts'
 
-/** Bytes of the object as JSON. */
-export const UI_STORE_BYTES = 256 * 1024
 /** JSON may write a character in six. */
 const BODY_BYTES = 16 * 1024 + 6 * UI_STORE_BYTES
 
-export function createUiStateEndpoints(access: AccessState, store: UiStore): readonly Endpoint[] {
+export function createUiStateEndpoints(access: AccessState, state: UiState): readonly Endpoint[] {
   const change = async (request: ControlRequest): Promise<ControlReply> => {
     const changes: Record<string, boolean> = {}
     const warnings: string[] = []
@@ -26,14 +24,14 @@ export function createUiStateEndpoints(access: AccessState, store: UiStore): rea
       else throw badRequest(`body field ${name}`, `must be true or false, got ${showValue(value)}`)
     }
     checkLoosening(access, request, changes)
-    const values = given === undefined ? null : store.preview(given, request.exchange.method === 'PATCH')
+    const isPart = request.exchange.method === 'PATCH'
     // First what may fail: then nothing is changed.
-    if (values !== null) store.write(values)
+    if (given !== undefined) await state.change(values => toUiValues(values, given, isPart))
     access.apply(changes)
     return reply(request, warnings)
   }
-  const reply = (request: ControlRequest, notes: readonly string[] | null = null): ControlReply => {
-    const { values, problem } = store.read()
+  const reply = async (request: ControlRequest, notes: readonly string[] | null = null): Promise<ControlReply> => {
+    const { values, problem } = await state.read()
     const { flags, canLogIn } = access
     const warnings = [...(notes ?? []), ...(problem === null ? [] : [problem])]
     return json({
@@ -50,9 +48,9 @@ export function createUiStateEndpoints(access: AccessState, store: UiStore): rea
     endpoint('POST /_fn/ui-state', 'write', change),
     endpoint('PUT /_fn/ui-state', 'write', change),
     endpoint('PATCH /_fn/ui-state', 'write', change),
-    endpoint('DELETE /_fn/ui-state', 'write', request => {
+    endpoint('DELETE /_fn/ui-state', 'write', async request => {
       checkLoosening(access, request, null)
-      store.write({})
+      await state.change(() => ({}))
       access.apply(null)
       return reply(request)
     }),
@@ -65,64 +63,63 @@ function checkLoosening(access: AccessState, { caller }: ControlRequest, changes
     throw new GatewayError('FORBIDDEN', 'this lets more callers in or lets them do more: it needs the admin token')
 }
 
-// The store of the console: a JSON object in `.svc/console/state.json`.
+// The saved state of the console: a JSON object.
 
-const FILE = 'state.json'
-/** Requests of the history of Try may hold what only the gateway's owner should read. */
-const MODE = 0o600
+/** Changes at once that one of them waits for: each try but the first means that another one was made. */
+const MAX_TRIES = 20
 
 type UiValues = Readonly<Record<string, unknown>>
 
-export class UiStore {
-  readonly #folder: OwnFolder
+export class UiState {
+  readonly #store: ConsoleStore
 
-  /** @param folder - `.svc/console` of the functions root */
-  constructor(folder: OwnFolder) {
-    this.#folder = folder
+  constructor(store: ConsoleStore) {
+    this.#store = store
   }
 
-  /** Never throws: a file that cannot be used counts as missing, and the problem is returned. */
-  read(): { values: UiValues; problem: string | null } {
-    const toUnused = (why: string) => ({ values: {}, problem: `.svc/console/${FILE} is not used: it ${why}` })
-    try {
-      const size = this.#folder.statFile(FILE)?.size ?? null
-      if (size === null) return { values: {}, problem: null }
-      if (size > UI_STORE_BYTES) return toUnused(`has ${size} bytes, at most ${UI_STORE_BYTES} are read`)
-      const parsed = parseJsonText(this.#folder.read(FILE) ?? Buffer.from('{}'), UI_STORE_BYTES)
-      if (!parsed.ok) return toUnused(`is not JSON: ${parsed.reason}`)
-      return isObject(parsed.value) ? { values: parsed.value, problem: null } : toUnused('holds no object')
-    } catch (error) {
-      return toUnused(`cannot be read: ${(error as Error).message}`)
-    }
+  /** A state that cannot be used counts as missing, and the problem is returned. @throws GatewayError while a shared store is away */
+  async read(): Promise<{ values: UiValues; problem: string | null }> {
+    const { values, problem } = this.#parse(await this.#store.readState())
+    return { values, problem: problem === null ? null : `${this.#store.statePlace} is not used: it ${problem}` }
   }
 
   /**
-   * The values after a change; nothing is written.
-   * @param given - null for none at all
-   * @param isPart - puts the given members over those that are there; null takes one away
-   * @throws GatewayError BAD_REQUEST, BODY_TOO_LARGE
+   * @param update - what it throws is thrown, and then nothing is written
+   * @throws GatewayError FORBIDDEN with the reason when it cannot be written; CONFLICT
    */
-  preview(given: unknown, isPart: boolean): UiValues {
-    if (given !== null && !isObject(given))
-      throw badRequest('body field store', `must be an object, got ${showValue(given)}`)
-    const values = isPart && given !== null ? merge(this.read().values, given) : (given ?? {})
-    const bytes = Buffer.byteLength(JSON.stringify(values))
-    if (bytes <= UI_STORE_BYTES) return values
-    const text = `body field store must be at most ${UI_STORE_BYTES} bytes as JSON, would be ${bytes}`
-    throw new GatewayError('BODY_TOO_LARGE', text)
+  async change(update: (values: UiValues) => UiValues): Promise<void> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const before = await this.#store.readState()
+      const { values, problem } = this.#parse(before)
+      const next = update(values)
+      const text = Object.keys(next).length === 0 ? null : JSON.stringify(next)
+      if (await this.#store.writeState(text, { ...before, isUsed: problem === null })) return
+    }
+    throw new GatewayError('CONFLICT', 'the state is being changed by others, try again')
   }
 
-  /** @throws GatewayError FORBIDDEN with the reason when the file cannot be written */
-  write(values: UiValues): void {
-    try {
-      // A file that can still be repaired is kept.
-      if (this.read().problem !== null) this.#folder.rename(FILE, `${FILE}.unused`)
-      if (Object.keys(values).length === 0) this.#folder.remove(FILE)
-      else this.#folder.write(FILE, JSON.stringify(values), MODE)
-    } catch (error) {
-      throw toGatewayRefusal(error)
-    }
+  #parse({ text, problem }: KeptState): { values: UiValues; problem: string | null } {
+    if (text === null) return { values: {}, problem }
+    const parsed = parseJsonText(Buffer.from(text), UI_STORE_BYTES)
+    if (!parsed.ok) return { values: {}, problem: `is not JSON: ${parsed.reason}` }
+    return isObject(parsed.value) ? { values: parsed.value, problem: null } : { values: {}, problem: 'holds no object' }
   }
+}
+
+/**
+ * The values after a change.
+ * @param given - null for none at all
+ * @param isPart - puts the given members over those that are there; null takes one away
+ * @throws GatewayError BAD_REQUEST, BODY_TOO_LARGE
+ */
+export function toUiValues(values: UiValues, given: unknown, isPart: boolean): UiValues {
+  if (given !== null && !isObject(given))
+    throw badRequest('body field store', `must be an object, got ${showValue(given)}`)
+  const next = isPart && given !== null ? merge(values, given) : (given ?? {})
+  const bytes = Buffer.byteLength(JSON.stringify(next))
+  if (bytes <= UI_STORE_BYTES) return next
+  const text = `body field store must be at most ${UI_STORE_BYTES} bytes as JSON, would be ${bytes}`
+  throw new GatewayError('BODY_TOO_LARGE', text)
 }
 
 function merge(values: UiValues, changes: UiValues): UiValues {

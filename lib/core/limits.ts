@@ -62,6 +62,16 @@ export const MAX_OPEN_JOBS = 100_000
 export const KEPT_JOBS = 250
 export const KEPT_JOB_MS = 86_400_000
 
+/** Sessions of the console at once; of more, the oldest ends. */
+export const MAX_SESSIONS = 1000
+/** Failures after which an address has to wait, and ms that a failure counts. */
+export const MAX_LOGIN_FAILURES = 5
+export const LOGIN_FAILURE_MS = 300_000
+/** Addresses that are remembered; of more, the one that began first is forgotten. */
+export const MAX_LOGIN_ADDRESSES = 10_000
+/** Bytes of the saved state of the console as JSON. */
+export const UI_STORE_BYTES = 256 * KIB
+
 /** Name segments below a runtime folder. */
 export const DEFAULT_NAMESPACE_DEPTH = 3
 export const MAX_NAMESPACE_DEPTH = 5

@@ -13,6 +13,7 @@ import type { Clock } from '../core/clock.ts'
 import type { Warning } from '../core/errors.ts'
 import { FolderReader } from '../files/folder-content.ts'
 import { packageFile } from '../runtime/package-files.ts'
+import { FleetConsole } from './fleet-console.ts'
 import { FleetJobs, type FleetJobsOptions } from './fleet-jobs.ts'
 import { type Member, type MemberReport, Members } from './members.ts'
 import { ScheduleLease } from './schedule-lease.ts'
@@ -26,6 +27,7 @@ export class Fleet {
   readonly id = `${hostname()}-${process.pid}-${randomBytes(3).toString('hex')}`
   readonly store: Store
   readonly lease: ScheduleLease
+  readonly console: FleetConsole
   readonly #clock: Clock
   readonly #bullmq: Bullmq
   readonly #log: LateLog
@@ -44,6 +46,7 @@ export class Fleet {
     this.#tree = new FolderReader(functionsRoot, WRITTEN_FILES)
     this.#setRelease = release
     this.#release = release ?? UNKNOWN
+    this.console = new FleetConsole(store)
     this.lease = new ScheduleLease({ store, clock, id: this.id })
   }
 

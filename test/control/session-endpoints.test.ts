@@ -2,9 +2,10 @@ import { scryptSync } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { AccessState } from '../../lib/control/access.ts'
+import { OwnConsoleStore } from '../../lib/control/console-store.ts'
 import { endpoint, json, type JsonObject } from '../../lib/control/endpoint.ts'
 import { createSessionEndpoints, Sessions } from '../../lib/control/session-endpoints.ts'
-import { createUiStateEndpoints, UiStore } from '../../lib/control/ui-state-endpoints.ts'
+import { createUiStateEndpoints, UiState } from '../../lib/control/ui-state-endpoints.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { serveParts, toContext } from '../helpers/control.ts'
@@ -19,10 +20,11 @@ function setup(t: Test, options: Record<string, unknown> = {}) {
   const { settings, problems } = resolveSettings({ options: { functionsRoot: '/r', ...LOGIN, ...options }, cwd: '/' })
   t.same(problems, [])
   const access = new AccessState(settings)
-  const sessions = new Sessions({ clock, ttlMs: settings.consoleSessionTtlSeconds * 1000 })
+  const store = new OwnConsoleStore(clock, new OwnFolder(t.testdir({}), '.svc', 'console'))
+  const sessions = new Sessions(store, settings)
   const endpoints = [
-    ...createSessionEndpoints(toContext({ clock, settings }), access, sessions),
-    ...createUiStateEndpoints(access, new UiStore(new OwnFolder(t.testdir({}), '.svc', 'console'))),
+    ...createSessionEndpoints(toContext({ settings }), access, sessions, store),
+    ...createUiStateEndpoints(access, new UiState(store)),
     endpoint('POST /_fn/reload', 'acts', () => json({})),
   ]
   const ask = serveParts(settings, { endpoints, access, sessions })

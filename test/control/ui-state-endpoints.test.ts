@@ -2,10 +2,12 @@ import { existsSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync } 
 import t, { type Test } from 'tap'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { AccessState } from '../../lib/control/access.ts'
+import { OwnConsoleStore } from '../../lib/control/console-store.ts'
 import type { JsonObject } from '../../lib/control/endpoint.ts'
 import { Sessions } from '../../lib/control/session-endpoints.ts'
-import { createUiStateEndpoints, UI_STORE_BYTES, UiStore } from '../../lib/control/ui-state-endpoints.ts'
+import { createUiStateEndpoints, UiState } from '../../lib/control/ui-state-endpoints.ts'
 import { systemClock } from '../../lib/core/clock.ts'
+import { UI_STORE_BYTES } from '../../lib/core/limits.ts'
 import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { createGateway } from '../../lib/index.ts'
 import { serveParts } from '../helpers/control.ts'
@@ -17,11 +19,11 @@ const BASE = { adminToken: 'token-1', consoleWriteEnabled: true }
 function setup(t: Test, options: Record<string, unknown> = BASE) {
   const tree = makeTree({})
   t.teardown(tree.cleanup)
-  const store = new UiStore(new OwnFolder(tree.root, '.svc', 'console'))
   const { settings } = resolveSettings({ options: { functionsRoot: '/r', ...options }, cwd: '/' })
   const access = new AccessState(settings)
-  const sessions = new Sessions({ clock: systemClock, ttlMs: 1000 })
-  const ask = serveParts(settings, { endpoints: createUiStateEndpoints(access, store), access, sessions })
+  const store = new OwnConsoleStore(systemClock, new OwnFolder(tree.root, '.svc', 'console'))
+  const sessions = new Sessions(store, settings)
+  const ask = serveParts(settings, { endpoints: createUiStateEndpoints(access, new UiState(store)), access, sessions })
   const change = (method: string, body: unknown, headers: Record<string, string> = {}) =>
     ask({ method, url: '/_fn/ui-state', body, headers: { 'content-type': 'application/json', ...headers } })
   const read = async () => (await ask({ url: '/_fn/ui-state' })).json()

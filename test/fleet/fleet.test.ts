@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createGateway } from '../../lib/index.ts'
-import { askAsAdmin, startMember } from '../helpers/fleet-bed.ts'
+import { askAsAdmin, askAsUser, logIn, startMember } from '../helpers/fleet-bed.ts'
 import { startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
 
 t.test('[fleet/fleet.1] without the server a gateway does not start, unless it may', async t => {
@@ -11,8 +11,8 @@ t.test('[fleet/fleet.1] without the server a gateway does not start, unless it m
 
 t.test('[fleet/fleet.2] gateways of a fleet', { skip: WITHOUT_REDIS }, async t => {
   const redis = await startRedis(t)
-  const a = await startMember(t, redis)
-  const b = await startMember(t, redis)
+  const a = await startMember(t, redis, { uiEnabled: true, consoleLoginApi: true })
+  const b = await startMember(t, redis, { uiEnabled: true, consoleLoginApi: true })
 
   await t.test('[fleet/fleet.2] a job of one is done, and is seen at both', async t => {
     const done = new Promise<void>(resolve => b.on('job', ({ state }) => state === 'done' && resolve()))
@@ -59,6 +59,21 @@ t.test('[fleet/fleet.2] gateways of a fleet', { skip: WITHOUT_REDIS }, async t =
     const { body: own } = await alone.inject('/_fn/fleet').then(answer => ({ body: JSON.parse(String(answer.body)) }))
     t.same(own, { fleet: false, gateways: [] })
     t.notOk('store' in (alone.health() as object))
+  })
+
+  await t.test('[fleet/fleet.7] a login and the state of the console are those of the fleet', async t => {
+    const [cookie, elsewhere] = [await logIn(a), await logIn(b)]
+    t.match(await askAsUser(b, cookie, 'GET', '/_fn/ui-state'), { status: 200, body: { current_user: 'admin' } })
+    const saved = { store: { try: ['é'] } }
+    t.equal((await askAsUser(a, cookie, 'PATCH', '/_fn/ui-state', saved)).status, 200)
+    t.match((await askAsUser(b, elsewhere, 'GET', '/_fn/ui-state')).body, saved)
+    const [id] = /[\w-]{43}$/.exec(cookie)!
+    const client = redis.client()
+    const kept = await client.hgetall('{fngw}:sessions:of')
+    t.equal(Object.keys(kept).length, 2)
+    t.notMatch(JSON.stringify(kept), id, 'the id itself is in no key and no value')
+    t.equal((await askAsUser(b, cookie, 'POST', '/_fn/logout?everywhere=1')).status, 200)
+    for (const one of [cookie, elsewhere]) t.equal((await askAsUser(a, one, 'GET', '/_fn/ui-state')).status, 401)
   })
 
   await t.test('[fleet/fleet.6] equal trees are one release, a gateway of another one is a rollout', async t => {

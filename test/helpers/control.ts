@@ -1,12 +1,14 @@
 import type { Test } from 'tap'
 import { resolveSettings, type Settings } from '../../lib/config/settings.ts'
 import { AccessState } from '../../lib/control/access.ts'
+import { OwnConsoleStore } from '../../lib/control/console-store.ts'
 import { ControlPlane, createControlPlane } from '../../lib/control/control-plane.ts'
 import type { ControlContext, Endpoint } from '../../lib/control/endpoint.ts'
 import { Sessions } from '../../lib/control/session-endpoints.ts'
 import { BytePool } from '../../lib/core/byte-pool.ts'
 import { systemClock } from '../../lib/core/clock.ts'
 import { Descriptors } from '../../lib/core/host.ts'
+import { OwnFolder } from '../../lib/files/own-folder.ts'
 import { createHttpHandlers } from '../../lib/gateway/compose.ts'
 import { inject, type InjectRequest, type InjectResponse } from '../../lib/http/inject.ts'
 import { Admission } from '../../lib/invocation/admission.ts'
@@ -28,7 +30,7 @@ type Ask = (request: InjectRequest) => Promise<InjectResponse>
 /** Serves endpoints as a gateway without functions would; asks them without a port, as a local caller. */
 export function serveEndpoints(t: Test, endpoints: readonly Endpoint[], options: Record<string, unknown> = {}): Ask {
   const { settings } = resolveSettings({ options: { functionsRoot: t.testdir({}), ...options }, cwd: '/' })
-  const sessions = new Sessions({ clock: systemClock, ttlMs: 1000 })
+  const sessions = new Sessions(new OwnConsoleStore(systemClock, new OwnFolder(t.testdir({}))), settings)
   return serveParts(settings, { endpoints, access: new AccessState(settings), sessions })
 }
 

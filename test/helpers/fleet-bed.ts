@@ -26,8 +26,25 @@ export async function startMember(t: Test, redis: RedisBed, more: object = {}): 
   return gateway
 }
 
+/** Logs in with the admin token. @returns its cookie */
+export async function logIn(gateway: Gateway): Promise<string> {
+  const headers = { 'content-type': 'application/json' }
+  const body = JSON.stringify({ token: 'a'.repeat(32) })
+  const answer = await gateway.inject({ method: 'POST', url: '/_fn/login', headers, body })
+  return String(answer.headers['set-cookie']).split(';')[0]!
+}
+
+/** A request of a browser that is logged in. */
+export async function askAsUser(gateway: Gateway, cookie: string, method: string, url: string, body?: unknown) {
+  const headers = { cookie, 'content-type': 'application/json' }
+  const text = body === undefined ? {} : { body: JSON.stringify(body) }
+  const answer = await gateway.inject({ method, url, headers, ...text })
+  const isJson = answer.headers['content-type']?.includes('json') === true
+  return { status: answer.status, headers: answer.headers, body: isJson ? JSON.parse(String(answer.body)) : null }
+}
+
 export async function askAsAdmin(gateway: Gateway, method: string, url: string, body?: unknown) {
-  const headers = { authorization: `Bearer ${'a'.repeat(32)}`, 'content-type': 'application/json' }
+  const headers = { 'x-fn-admin-token': 'a'.repeat(32), 'content-type': 'application/json' }
   const answer = await gateway.inject({
     method,
     url,
