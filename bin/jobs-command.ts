@@ -87,13 +87,19 @@ export async function createJob(
   }
   const key: Record<string, string> = flags.key === undefined ? {} : { 'Idempotency-Key': flags.key }
   let job = (await api.json('POST', '/_fn/jobs', { json: request, headers: key })) as JobRecord
-  while (flags.wait === true && !ENDED.includes(job.status)) {
-    await new Promise(resolve => setTimeout(resolve, WAIT_MS))
-    job = (await api.json('GET', toPath(job.id))) as JobRecord
-  }
+  if (flags.wait === true) job = await waitForEnd(api, job)
   if (flags.json === true) output.result(JSON.stringify(job, null, 2))
   else output.result(flags.wait === true ? toLine(job, output) : job.id)
   return flags.wait === true && job.status !== 'done' ? 1 : 0
+}
+
+async function waitForEnd(api: ApiClient, job: JobRecord): Promise<JobRecord> {
+  let latest = job
+  while (!ENDED.includes(latest.status)) {
+    await new Promise(resolve => setTimeout(resolve, WAIT_MS))
+    latest = (await api.json('GET', toPath(job.id))) as JobRecord
+  }
+  return latest
 }
 
 export async function cancelJob(api: ApiClient, id: string, output: Output): Promise<void> {
@@ -102,8 +108,15 @@ export async function cancelJob(api: ApiClient, id: string, output: Output): Pro
 }
 
 /** The bytes of the result on standard output, as they are. @returns the exit code: 1 for an answer of 400 or more */
-export async function writeResult(api: ApiClient, id: string, output: Output): Promise<number> {
-  const { status, result_status: answered } = (await api.json('GET', toPath(id))) as JobRecord
+export async function writeResult(
+  api: ApiClient,
+  id: string,
+  { wait }: { wait?: boolean },
+  output: Output,
+): Promise<number> {
+  let job = (await api.json('GET', toPath(id))) as JobRecord
+  if (wait === true) job = await waitForEnd(api, job)
+  const { status, result_status: answered } = job
   if (!ENDED.includes(status)) {
     output.note(`no result yet: the job is ${status}`)
     return 1

@@ -47,10 +47,11 @@ export function addJobs(program: Command, output: Output): void {
     .command('result')
     .description('Write what a job answered to standard output.')
     .argument('<id>', 'Id of the job.')
+    .option('--wait', 'Wait until the job has finished.')
   addApiFlags(result)
     .addHelpText('after', '\nExit code 1 when there is no result yet, or its status is 400 or more.')
     .action(async (id: string) => {
-      process.exitCode = await writeResult(apiOf(result), id, output)
+      process.exitCode = await writeResult(apiOf(result), id, result.opts<{ wait?: boolean }>(), output)
     })
 }
 

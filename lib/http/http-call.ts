@@ -128,7 +128,7 @@ export class HttpCall extends Call implements BodyReceiver {
 function addEventStreamHeaders(headers: string[]): void {
   if (headerOf(headers, 'content-type')?.startsWith('text/event-stream') !== true) return
   if (headerOf(headers, 'cache-control') === null) headers.push('Cache-Control', 'no-cache')
-  headers.push('X-Accel-Buffering', 'no')
+  if (headerOf(headers, 'x-accel-buffering') === null) headers.push('X-Accel-Buffering', 'no')
 }
 
 /**

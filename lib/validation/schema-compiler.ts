@@ -191,14 +191,17 @@ function toDifference(error: ErrorObject, at: Place, value: unknown): Difference
 
 type Rule = (params: ErrorObject['params'], schema: unknown) => string
 
+/** `1 item`, `2 items` */
+const count = (limit: number, noun: string): string => `${limit} ${noun}${limit === 1 ? '' : 's'}`
+
 const compared: Rule = ({ comparison, limit }) => `${comparison} ${limit}`
 
 /** The rule that a value breaks, by keyword. */
 const RULES: Readonly<Record<string, Rule>> = {
-  minLength: ({ limit }) => `at least ${limit} characters long`,
-  maxLength: ({ limit }) => `at most ${limit} characters long`,
-  minItems: ({ limit }) => `at least ${limit} items long`,
-  maxItems: ({ limit }) => `at most ${limit} items long`,
+  minLength: ({ limit }) => `at least ${count(limit, 'character')} long`,
+  maxLength: ({ limit }) => `at most ${count(limit, 'character')} long`,
+  minItems: ({ limit }) => `at least ${count(limit, 'item')} long`,
+  maxItems: ({ limit }) => `at most ${count(limit, 'item')} long`,
   minProperties: ({ limit }) => `at least ${limit} properties long`,
   maxProperties: ({ limit }) => `at most ${limit} properties long`,
   type: ({ type }) => `of type ${[type].flat().join(' or ')}`,

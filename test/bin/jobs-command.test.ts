@@ -58,7 +58,7 @@ t.test('[bin/jobs.1, bin/jobs.2, bin/jobs.3, bin/jobs.4] every word against a ru
   }
   t.equal(await create('echo', flags, '{"x":1}'), 0)
   const id = /^(job-\S+) {2}done {6}echo {2}1\/2 {2}200 {2}\S+Z\n$/.exec(String(out()))![1]!
-  t.equal(await writeResult(api, id, output), 0)
+  t.equal(await writeResult(api, id, {}, output), 0)
   t.same(JSON.parse(String(out())), ['POST', { a: ['1', '2'] }, 'b', '{"x":1}', { who: 'me' }])
   await showJob(api, id, output)
   t.match(JSON.parse(String(out())), { id, status: 'done', max_attempts: 2 })
@@ -66,14 +66,14 @@ t.test('[bin/jobs.1, bin/jobs.2, bin/jobs.3, bin/jobs.4] every word against a ru
   t.equal(await create('bytes', { wait: true, json: true }), 0)
   const bytes = JSON.parse(String(out())) as { id: string; method: string }
   t.equal(bytes.method, 'GET')
-  t.equal(await writeResult(api, bytes.id, output), 0)
+  t.equal(await writeResult(api, bytes.id, {}, output), 0)
   t.ok(out().equals(Buffer.alloc(300_000, 255)), 'the bytes as they are')
 
   t.equal(await create('throws', { wait: true, retryDelay: '0.01', maxAttempts: '2', backoff: '1.5' }), 1)
   t.match(String(out()), /failed {4}throws {2}2\/2 {2}500 {2}\S+ {2}bad\\x1b\[2J\n$/)
   t.equal(await create('echo', { query: ['status=404'], wait: true }), 0, 'a refusal of the function is its answer')
   const refused = String(out()).split(' ')[0]!
-  t.equal(await writeResult(api, refused, output), 1)
+  t.equal(await writeResult(api, refused, {}, output), 1)
   t.equal(err(), 'status 404\n')
   out()
 
@@ -81,12 +81,17 @@ t.test('[bin/jobs.1, bin/jobs.2, bin/jobs.3, bin/jobs.4] every word against a ru
   const slow = String(out()).trim()
   t.equal(await create('slow', { key: 'k' }), 0)
   t.equal(String(out()).trim(), slow, 'the same key, the same job')
-  t.equal(await writeResult(api, slow, output), 1)
+  t.equal(await writeResult(api, slow, {}, output), 1)
   t.match(err(), /^no result yet: the job is (queued|running)\n$/)
   await cancelJob(api, slow, output)
   t.equal(String(out()), `${slow} canceled\n`)
   await cancelJob(api, slow, output)
   t.equal(String(out()), `${slow} deleted\n`)
+
+  t.equal(await create('echo', { delay: '0.3', data: 'later' }), 0)
+  const later = String(out()).trim()
+  t.equal(await writeResult(api, later, { wait: true }, output), 0, 'waits for a job that has not begun')
+  t.match(JSON.parse(String(out())), ['POST', {}, null, 'later'])
 
   t.equal(await create('echo', { delay: '100', callback: 'http://127.0.0.1:1/' }), 0)
   out()

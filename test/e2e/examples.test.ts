@@ -64,7 +64,7 @@ t.test(
     t.match([made.status, made.json()], [201, { currency: 'EUR', total: 25 }])
     const cases: [answer: Promise<{ status: number; text: () => string }>, status: number, text: RegExp][] = [
       [quote({ items: [{ sku: 'Z-1', count: 2 }] }), 400, /body\.items\[0\]\.sku must be a string that matches/],
-      [quote({ items: [] }), 400, /body\.items must be at least 1 items long/],
+      [quote({ items: [] }), 400, /body\.items must be at least 1 item long/],
       [gateway.inject('/convert/EUR/USD?amount=2'), 200, /"result":2\.2/],
       [gateway.inject('/convert/EUR/XXX?amount=2'), 400, /params\.to must be one of/],
       [gateway.inject('/convert/EUR/USD?amount=ten'), 400, /query\.amount must be of type number/],

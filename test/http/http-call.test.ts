@@ -121,6 +121,10 @@ t.test('[http/public.22, http/public.23] streams', async t => {
       { 'content-type': 'text/event-stream', 'cache-CONTROL': 'private' },
       ['content-type', 'text/event-stream', 'cache-CONTROL', 'private', 'X-Accel-Buffering', 'no'],
     ],
+    [
+      { 'content-type': 'text/event-stream', 'x-accel-buffering': 'yes' },
+      ['content-type', 'text/event-stream', 'x-accel-buffering', 'yes', 'Cache-Control', 'no-cache'],
+    ],
   ] as const) {
     const { runtime, seen, begin } = makeCall({ isDirect: true })
     const call = begin()

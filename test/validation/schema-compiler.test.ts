@@ -13,7 +13,7 @@ t.test('[validation/request-schema.9] names field, rule and value of a differenc
     [
       { items: { properties: { 'a b': { maxItems: 1 } } } },
       [{ 'a b': [1, 2] }],
-      'v[0]."a b" must be at most 1 items long, got an array of 2 items',
+      'v[0]."a b" must be at most 1 item long, got an array of 2 items',
     ],
     [{ properties: { 'a/b~c': { const: 1 } } }, { 'a/b~c': 2 }, 'v."a/b~c" must be 1, got 2 (number)'],
     [{ required: ['x'] }, {}, 'v.x is required'],
