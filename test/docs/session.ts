@@ -46,8 +46,20 @@ export class DocSession {
   /** Ports where daemons really listen, by those that the page shows. */
   readonly #daemonPorts = new Map<string, string>()
 
-  constructor() {
+  /** @param app - a folder of the checkout that becomes the folder of the page */
+  constructor(app?: string) {
+    if (app !== undefined) cpSync(join(PROJECT, app), this.#folder, { recursive: true })
     for (const name of ['fngw', 'npx']) chmodSync(this.#home.path(`bin/${name}`), 0o755)
+  }
+
+  /** The gateway that the page started last. */
+  get gateway(): RunningCli {
+    if (this.#gateway === null) throw new Error('the page has not started a gateway')
+    return this.#gateway
+  }
+
+  get folder(): string {
+    return this.#folder
   }
 
   /** Runs a block, or reads it where the page says why it is not run. */
