@@ -7,11 +7,13 @@ import type { Settings } from '../lib/config/settings.ts'
 import { SETTING_OPTIONS } from '../lib/config/setting-options.ts'
 import type { GatewayOptions } from '../lib/index.ts'
 import type { Terminal } from './ask.ts'
+import { addDebugFlags, type DebugFlags, takeFolder, toDebugOptions } from './debug-flags.ts'
 import type { KeyInput } from './hot-keys.ts'
 import type { Output } from './output.ts'
 import { type Outside, parseOutside } from './outside.ts'
 import { serve } from './serve.ts'
 import { addSettingFlags, toFlags } from './setting-flags.ts'
+import { UsageError } from './usage-error.ts'
 
 export interface ProgramOptions {
   output: Output
@@ -23,7 +25,7 @@ export interface ProgramOptions {
 }
 
 /** Commander's own attributes that are no settings. */
-interface CommonFlags {
+interface CommonFlags extends DebugFlags {
   json?: boolean
   config?: string
   open?: boolean
@@ -60,6 +62,9 @@ const SERVE_COMMANDS: Readonly<Record<'dev' | 'run', ServeCommand>> = {
   },
 }
 
+const IN_CONTAINER =
+  'a debugger cannot reach the ports of the container that FN_RUNTIME_IMAGE names: add --native to use the programs of this machine'
+
 type ServeName = keyof typeof SERVE_COMMANDS
 
 export const SERVE_NAMES = Object.keys(SERVE_COMMANDS) as ServeName[]
@@ -90,15 +95,20 @@ export function addServe(program: Command, name: ServeName, options: ProgramOpti
     command
       .option('--open', 'Open the address in the browser.')
       .addOption(new Option('--outside <json>', 'Of container mode.').argParser(parseOutside).hideHelp())
+  addDebugFlags(command, name === 'dev')
   command.addHelpText('after', `\nExample:\n  fngw ${name} functions --port 8080`)
-  command.action(async (dir: string | undefined) => {
-    const { json, open, native, outside = null } = command.opts<CommonFlags>()
+  command.action(async (typed: string | undefined) => {
+    const flags = command.opts<CommonFlags>()
+    const { json, open, native, outside = null } = flags
+    const dir = takeFolder(flags, typed)
     const gateway = toGatewayOptions(command, dir, defaults)
+    gateway.debug = toDebugOptions(flags)
     const { host, runtimeImage } = readSettings(gateway)
     const url = outside?.url ?? toUrl(host)
     if (!isLoopback(url)) gateway.defaults = { ...gateway.defaults, uiEnabled: false }
     const asked = { gateway, json: json === true, open: open === true, output, terminal }
     if (name === 'dev' && native !== true && runtimeImage !== null) {
+      if (gateway.debug !== null) throw new UsageError(IN_CONTAINER)
       // Read by those alone who ask for it.
       const { serveInContainer } = await import('./container-mode.ts')
       process.exitCode = await serveInContainer({ ...asked, program: called, dir: dir ?? null })

@@ -61,8 +61,10 @@ export function createTextShow({ output, version, program, production }: TextOpt
         output.note(style('dim', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions${found}`))
       })
       followRequests(gateway, record => {
-        if (lines === null) output.note(toAccessText(format.toDevLine(record), record.status, style))
-        else lines.append(format.toDevLine(record))
+        if (lines === null) {
+          const note = record.note === undefined ? '' : ` ${record.note}`
+          output.note(toAccessText(format.toDevLine(record) + note, record.status, style))
+        } else lines.append(format.toDevLine(record))
       })
     },
     stopping: signal => output.note(`${signal}: finishing what runs, once more to stop at once`),

@@ -3,6 +3,7 @@
 import { readFileSync, realpathSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { orNull, type Warning } from '../core/errors.ts'
+import type { RuntimeName } from '../core/identity.ts'
 import { type Finding, report, reportRepeated, toPlace, toWarning } from './fields.ts'
 import { SETTING_OPTIONS } from './setting-options.ts'
 import type { Problem, ResolvedSettings, Settings } from './settings.ts'
@@ -159,6 +160,29 @@ export function checkRuntimeSockets(resolved: ResolvedSettings): ResolvedSetting
     warnings.push(toUnsafe(name, text, 'Set FN_RUNTIME_SECRET_FILE here and for fngw daemon.'))
   }
   return { ...resolved, problems, warnings }
+}
+
+/**
+ * Problems of debugging handlers in these languages. A debugger runs any code in its process, so it is for the machine of one developer.
+ * @param runtimes - the languages that are debugged
+ */
+export function checkDebug(resolved: ResolvedSettings, runtimes: readonly RuntimeName[]): Problem[] {
+  const { production, host, gatewayWorkers, runtimeSockets } = resolved.settings
+  const uri = `http://${host.includes(':') ? `[${host}]` : host}`
+  const rules: [isBroken: boolean, setting: keyof Settings, text: string, hint: string][] = [
+    [production, 'production', 'must be development where handlers are debugged', 'Use fngw dev.'],
+    [!isLoopback(uri), 'host', 'must be a loopback address where handlers are debugged', 'Use --host 127.0.0.1.'],
+    [gatewayWorkers !== 1, 'gatewayWorkers', 'must be 1 where handlers are debugged', 'Leave FN_GATEWAY_WORKERS out.'],
+    [
+      runtimes.some(name => (runtimeSockets[name] ?? []).length > 0),
+      'runtimeSockets',
+      'must not name daemons of a language that is debugged: their workers may be on another machine',
+      'Leave the language out of FN_RUNTIME_SOCKETS.',
+    ],
+  ]
+  return runtimes.length === 0
+    ? []
+    : rules.filter(([isBroken]) => isBroken).map(([, setting, text, hint]) => toProblem(resolved, setting, text, hint))
 }
 
 // Secrets that are given as the name of a file: the environment of a process is easier to read.

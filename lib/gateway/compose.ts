@@ -53,6 +53,7 @@ import { Metrics, toFamily, toLabels } from '../observe/metrics.ts'
 import type { Processes } from '../processes/processes.ts'
 import { buildRouteTable } from '../router/route-table.ts'
 import { findProgram, findTool, toInstallHint } from '../runtime/binaries.ts'
+import type { Debuggers } from '../runtime/debuggers.ts'
 import { packageFile, runtimeFile } from '../runtime/package-files.ts'
 import { Runtimes } from '../runtime/runtimes.ts'
 import { pickPath, toScheduledRequest } from '../scheduler/schedule-runner.ts'
@@ -81,6 +82,8 @@ export interface GatewayContext extends Host {
   /** Null where the files are not edited. */
   readonly loaded: LoadedFiles | null
   readonly descriptors: Descriptors
+  /** Null where handlers are not debugged. */
+  readonly debuggers: Debuggers | null
   readonly lifecycle: Lifecycle
   /** Null for a gateway that is not one of a fleet. */
   readonly fleet: Fleet | null
@@ -342,6 +345,7 @@ export function createRuntimes(context: GatewayContext): {
       journal.log('warn', `${entryFile}: the previous version keeps serving until this is fixed`),
     onFixed: ({ entryFile }) => journal.log('info', `${entryFile}: fixed, the new version serves`),
     loadsChanged: settings.hotReload,
+    debuggers: context.debuggers,
     onEvent: ({ kind, runtime, index, text }) =>
       journal.log(kind === 'up' ? 'debug' : 'warn', `${runtime}${index === 0 ? '' : ` daemon ${index}`}: ${text}`),
   })
@@ -550,15 +554,17 @@ export function createHttpHandlers(
     journal: Journal
     metrics: Metrics
     runtimes: Runtimes
+    /** Null or absent where handlers are not debugged. */
+    debuggers?: Debuggers | null
     catalog: () => PublicCatalog
   },
   control: (exchange: Exchange) => void,
 ): { public: PublicHandler; control: PublicHandler | null } {
-  const { settings, clock, journal, metrics, runtimes, catalog } = parts
+  const { settings, clock, journal, metrics, runtimes, debuggers, catalog } = parts
   const shared = createHandlerParts({
     ...parts,
     pool: runtimes.pool,
-    onFinished: createRequestListener(journal, clock, metrics),
+    onFinished: createRequestListener(debuggers?.noting(journal) ?? journal, clock, metrics),
     onProblem: message => journal.log('warn', message),
     routingOf: name => runtimes.byName.get(name)?.health().routing ?? 'single',
   })

@@ -23,6 +23,7 @@ import type { JobsPart } from '../jobs/jobs.ts'
 import type { EventName, LinesTaker, Listener } from '../observe/events.ts'
 import { Journal } from '../observe/journal.ts'
 import { findSpans } from '../observe/trace.ts'
+import { Debuggers } from '../runtime/debuggers.ts'
 import type { Processes } from '../processes/processes.ts'
 import type { Catalog, Changed, InvokeRequest, InvokeResult } from './catalog-loader.ts'
 import { type DoctorCheck, examine } from './doctor.ts'
@@ -86,16 +87,18 @@ class FunctionGateway implements Gateway {
     this.sources = sources
     this.#settingWarnings = [...warnings, ...toAccessWarnings(settings)]
     this.#configLoadedAt = clock.wall()
+    const journal = new Journal({
+      clock,
+      functionsRoot: settings.logFiles ? functionsRoot : null,
+      accessLog: settings.accessLog,
+    })
     this.#context = {
       ...host,
       settings,
       fleet,
-      journal: new Journal({
-        clock,
-        functionsRoot: settings.logFiles ? functionsRoot : null,
-        accessLog: settings.accessLog,
-      }),
+      journal,
       packs: new SharedPacks(functionsRoot),
+      debuggers: host.debug === null || host.inspect ? null : new Debuggers(host.debug, journal),
       loaded: settings.hotReload ? new LoadedFiles(functionsRoot) : null,
       descriptors: new Descriptors(readDescriptorLimit()),
       lifecycle: { starting: true, draining: false },
@@ -239,9 +242,11 @@ class FunctionGateway implements Gateway {
   readonly counts = (): ReturnType<Catalog['counts']> => this.#catalog.counts()
 
   async #close(timeoutMs: number, delayMs: number): Promise<void> {
-    const { clock, fleet, journal, lifecycle } = this.#context
+    const { clock, fleet, journal, lifecycle, debuggers } = this.#context
     const { calls, dependencies, runtimes, lock, jobs, scheduler, control, listeners, reloader } = this.#parts
     lifecycle.draining = true
+    // Code that a debugger has stopped goes on, and its request ends.
+    debuggers?.close()
     const reloading = reloader.close()
     scheduler.stop()
     this.#processes?.drain()

@@ -3,7 +3,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { OuterEnv } from '../config/function-env.ts'
 import { checkRoot, createOuterEnvReader, loadSettings } from '../config/project-file.ts'
+import type { RuntimeName } from '../core/identity.ts'
+import type { DebugOptions } from '../runtime/debuggers.ts'
 import {
+  checkDebug,
   checkImageUser,
   checkIsolation,
   checkRuntimeSockets,
@@ -42,6 +45,8 @@ export interface GatewayOptions extends SettingsInput {
   clock?: Clock
   /** Reads the tree and starts no runtime: for looking at routes. Calls then answer 503. */
   inspect?: boolean
+  /** Lets debuggers into workers, in development only: as the flags `--inspect`, `--debug-py` and `--debug-php` of `fngw dev`. */
+  debug?: DebugOptions | null
   /** Parsed command-line flags by setting name; stronger than the environment. */
   flags?: Readonly<Record<string, unknown>>
   /** Replaces defaults: the command line serves development with hot reload. */
@@ -137,6 +142,8 @@ export interface Host {
   clock: Clock
   /** True reads the tree only. */
   inspect: boolean
+  /** Null where handlers are not debugged. */
+  debug: DebugOptions | null
   /** Environment of this process. */
   hostEnv: Readonly<Record<string, string | undefined>>
   /** Folder of the project's env files; null when none are read. */
@@ -148,7 +155,7 @@ export interface Host {
 /** Settings alone, with their problems: nothing is checked against this machine. */
 export function readSettings(options: GatewayOptions): ResolvedSettings & { envDir: string | null } {
   const { env = {}, project = null, cwd = process.cwd(), flags = {}, defaults, ...rest } = options
-  const { inspect, clock, beforeStart, ...given } = rest
+  const { inspect, clock, beforeStart, debug, ...given } = rest
   const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
   return project === null
     ? { ...resolveSettings(inputs), envDir: null }
@@ -157,12 +164,14 @@ export function readSettings(options: GatewayOptions): ResolvedSettings & { envD
 
 /** @throws SettingsError with every problem at once */
 export function readGatewayInputs(options: GatewayOptions): { resolved: ResolvedSettings; host: Host } {
-  const { env = {}, inspect = false, clock = systemClock } = options
+  const { env = {}, inspect = false, clock = systemClock, debug = null } = options
+  const { fn, ...debugged } = debug ?? {}
   const { envDir, ...written } = readSettings(options)
   const powers = readPowers()
   const resolved = checkImageUser(checkRuntimeSockets(readSecrets(written)), powers, process.env)
   const problems = [...resolved.problems, ...checkRoot(resolved), ...checkIsolation(resolved, powers)]
+  problems.push(...checkDebug(resolved, Object.keys(debugged) as RuntimeName[]))
   if (problems.length > 0) throw new SettingsError(problems)
   const outerEnv = createOuterEnvReader(envDir, env)
-  return { resolved, host: { clock, inspect, hostEnv: { ...process.env, ...env }, envDir, outerEnv } }
+  return { resolved, host: { clock, inspect, debug, hostEnv: { ...process.env, ...env }, envDir, outerEnv } }
 }

@@ -106,6 +106,16 @@ export class AccessLogFormat {
   }
 }
 
+/** What the line of a request says whose time is not that of its handler. */
+export const PAUSED_NOTE = 'paused by debugger'
+
+/** Lines of requests that a debugger paused. */
+export class PausedLogFormat extends AccessLogFormat {
+  override toJsonLine(record: RequestRecord): string {
+    return `${super.toJsonLine(record).slice(0, -1)},"note":"${PAUSED_NOTE}"}`
+  }
+}
+
 /** Milliseconds with three decimals; `0` for none. */
 function toMs(ms: number): string {
   const us = Math.round(ms * 1000)

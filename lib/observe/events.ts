@@ -30,6 +30,8 @@ export interface RequestRecord {
   traceId: string
   /** Message of the gateway's own refusal or failure. */
   error: string | null
+  /** Why its time says little; absent for most. */
+  note?: string
 }
 
 export interface ReloadRecord {

@@ -5,7 +5,7 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { toFunctionLabels } from '../core/identity.ts'
 import { OwnFolder } from '../files/own-folder.ts'
-import { AccessLogFormat } from './access-log.ts'
+import { AccessLogFormat, PAUSED_NOTE, PausedLogFormat } from './access-log.ts'
 import {
   type BuildRecord,
   type EventName,
@@ -218,6 +218,13 @@ export class Journal {
   request(record: RequestRecord): void {
     const line = this.#accessLog ? this.#logs.access(this.#accessFormat, record) : null
     if (this.events.has('request')) this.events.emit('request', record, line)
+  }
+
+  /** As `request`, for a request whose handler a debugger stopped for a while. */
+  requestPaused(record: RequestRecord): void {
+    const noted: RequestRecord = { ...record, note: PAUSED_NOTE }
+    const line = this.#accessLog ? this.#logs.access(new PausedLogFormat(), noted) : null
+    if (this.events.has('request')) this.events.emit('request', noted, line)
   }
 
   /**

@@ -118,6 +118,7 @@ class ListeningDaemon implements RemoteDaemon {
     this.#journal = journal
     const packs = new SharedPacks(root)
     const context: GatewayContext = {
+      debuggers: null,
       ...{ ...host, settings, journal, packs, loaded: null, fleet: null },
       descriptors: new Descriptors(),
       lifecycle: { starting: false, draining: false },

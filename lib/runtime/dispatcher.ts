@@ -15,7 +15,7 @@ import type { FunctionUsers } from './function-users.ts'
 import { systemProcessors } from './growth.ts'
 import type { Runtime } from './runtime.ts'
 import { LoadTurns, type OlderSet } from './backlog.ts'
-import type { Worker } from './worker.ts'
+import type { Worker, WorkerDebuggers } from './worker.ts'
 import { type FunctionEvents, WorkerSet } from './worker-set.ts'
 import { isSameVersion } from '../core/versions.ts'
 
@@ -26,6 +26,8 @@ interface DispatcherOptions extends FunctionEvents {
   tenancy: Pick<FunctionUsers, 'refusalOf' | 'stampOf'> | null
   /** True loads changed functions at once, also those without a worker: in development mistakes are shown at the save. */
   loadsChanged?: boolean
+  /** Null or absent where handlers are not debugged. */
+  debuggers?: WorkerDebuggers | null
 }
 
 interface FunctionWorkers {

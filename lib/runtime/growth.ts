@@ -323,7 +323,7 @@ export class WarmWorkers {
     for (let i = workers.length - 1; i >= 0 && workers.length > kept; i--) {
       const worker = workers[i]!
       if (worker.state !== 'ready' || worker.inflight.size > 0) continue
-      const left = worker.idleSince + idleTtlMs - now
+      const left = worker.isDebugged ? idleTtlMs : worker.idleSince + idleTtlMs - now
       if (left <= 0) worker.stop()
       else next = Math.min(next, left)
     }

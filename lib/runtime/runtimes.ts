@@ -15,6 +15,7 @@ import type { ToolUser } from '../files/tool-user.ts'
 import { UserSignals } from '../files/user-signals.ts'
 import { findOnPath, findToolchain, toInstallAdvice } from './binaries.ts'
 import type { DaemonEvent, Launch } from './daemon.ts'
+import type { Debuggers } from './debuggers.ts'
 import { Dispatcher } from './dispatcher.ts'
 import { checkReachable } from './function-files.ts'
 import { FunctionUsers, TempQuota, toLimits, UserProcesses } from './function-users.ts'
@@ -40,6 +41,8 @@ export interface RuntimesOptions extends FunctionEvents, Pick<StartFacts, 'toCon
   runAside?(run: AsideRun): Promise<void>
   /** True loads changed functions at once: mistakes are shown at the save. */
   loadsChanged?: boolean
+  /** Null or absent where handlers are not debugged. */
+  debuggers?: Debuggers | null
   onEvent(event: DaemonEvent): void
 }
 
@@ -89,7 +92,9 @@ export class Runtimes {
     const { settings, clock, hostEnv, toContext, toPackDirs } = options
     const { functionsRoot, production, isolation, bodyMemoryMb, gatewayWorkers } = settings
     this.#options = options
+    const { debuggers = null } = options
     this.#facts = { functionsRoot, production, toContext, toPackDirs }
+    if (debuggers !== null) this.#facts.toDebug = fn => debuggers.toStart(fn)
     this.#keepTimer = new Timer(clock, true)
     this.pool = new BytePool(clock, undefined, toBudgetBytes(bodyMemoryMb, gatewayWorkers))
     const hasUsers = isolation === 'user'
@@ -120,6 +125,7 @@ export class Runtimes {
       this.#folder.keep()
       this.#keepTimer.repeat(KEEP_FOLDER_MS, () => this.#folder.keep())
     }
+    await this.#options.debuggers?.start(this.#functions)
     const used = new Set([...this.#functions.values()].map(fn => fn.runtime))
     await Promise.all([...used].map(name => this.byName.get(name)?.start()))
   }
@@ -242,7 +248,8 @@ export class Runtimes {
       // Other processes of the gateway connect to their workers themselves, and a function's user is known too late.
       flushFrames: gatewayWorkers === 1 ? FLUSH_FRAMES.alone : FLUSH_FRAMES.besideOthers,
       takesReady: isOwn && users === null && gatewayWorkers === 1,
-      startsEarly: isOwn && name === 'node',
+      // Where its debugger is has to be told before it loads.
+      startsEarly: isOwn && name === 'node' && !this.#isDebugged(name),
       onLog: (key, stream, text) => {
         const fn = this.#functions.get(key)
         if (fn !== undefined) onLog(fn, stream, text)
@@ -289,13 +296,20 @@ export class Runtimes {
   #toEnv(name: RuntimeName): Record<string, string> {
     const env = toFunctionHostEnv(this.#options.hostEnv)
     env.FNGW_RUNTIME = name
-    env.FNGW_WORKER_MEMORY_MB = String(this.#options.settings.workerMemoryMb)
+    const isDebugged = this.#isDebugged(name)
+    // A debugger takes memory of the process that it stops.
+    env.FNGW_WORKER_MEMORY_MB = String(isDebugged ? 0 : this.#options.settings.workerMemoryMb)
+    if (isDebugged) env.FNGW_DEBUG = '1'
     if (this.#users !== null) env.FNGW_ISOLATION = 'user'
     if (name !== 'node') return env
     // Which spare workers are worth keeping: TypeScript needs its compiler loaded.
     const styles = this.#listEntries('node').map(file => (/\.[mc]?ts$/.test(file) ? 'ts' : 'js'))
     env.FNGW_STYLES = [...new Set(styles)].sort().join(',') || 'js'
     return env
+  }
+
+  #isDebugged(name: RuntimeName): boolean {
+    return this.#options.debuggers?.covers(name) === true
   }
 
   #listEntries(name: RuntimeName): string[] {

@@ -208,8 +208,15 @@ export class SocketWorker extends Worker {
       this.#isRead = false
     })
     socket.on('close', () => this.#handleSocketClose())
-    this.#lifeTimer.set(WORKER_READY_TIMEOUT_MS, () => this.handleSlowLoad())
+    this.#awaitReady()
     greet(socket, started, this.#reader, () => this.#open())
+  }
+
+  #awaitReady(): void {
+    this.#lifeTimer.set(WORKER_READY_TIMEOUT_MS, () => {
+      if (this.isDebugged) this.#awaitReady()
+      else this.handleSlowLoad()
+    })
   }
 
   /** Says what the connection is for, and what was to be sent so far. */
@@ -332,7 +339,7 @@ export class SocketWorker extends Worker {
         return
       }
       case KIND.loaded:
-        this.#reportFiles(parseHeader(header).files)
+        this.#handleLoaded(parseHeader(header))
         return
       case KIND.pong:
         this.handlePong()
@@ -343,6 +350,11 @@ export class SocketWorker extends Worker {
         return
       default:
     }
+  }
+
+  #handleLoaded({ files, debugger: opened }: Record<string, unknown>): void {
+    this.#reportFiles(files)
+    if (opened !== undefined) void this.set.debuggers?.announce(this, opened)
   }
 
   #reportFiles(files: unknown): void {

@@ -15,7 +15,7 @@ import { Backlog, LoadRetry, type LoadTurns, type OlderSet, Preparation, StandIn
 import type { RuntimeCall } from './call.ts'
 import { CrashLoop, Growth, type Processors, WarmWorkers } from './growth.ts'
 import type { Preparer, Sockets } from './runtime.ts'
-import { FAST_CALL_MS, STALL_MS, type Worker, type WorkerOwner } from './worker.ts'
+import { FAST_CALL_MS, STALL_MS, type Worker, type WorkerDebuggers, type WorkerOwner } from './worker.ts'
 
 /** Milliseconds between two looks at calls that wait for one-at-a-time workers; two without an answer start another. */
 const GROW_LOOK_MS = 2
@@ -29,6 +29,7 @@ const LOAD_RETRY_MS = 10_000
 export class WorkerSet implements WorkerOwner, OlderSet {
   readonly fn: FunctionVersion
   readonly clock: Clock
+  readonly debuggers: WorkerDebuggers | null
   readonly workers: Worker[] = []
   /** Answers of all workers so far. */
   answers = 0
@@ -60,6 +61,7 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     this.#options = options
     this.fn = options.fn
     this.clock = options.clock
+    this.debuggers = options.debuggers ?? null
     this.#growTimer = new Timer(options.clock)
     this.#loadTimer = new Timer(options.clock)
     this.#growth = new Growth(options.clock, options.processors ?? null)
@@ -443,7 +445,9 @@ export class WorkerSet implements WorkerOwner, OlderSet {
     const waiting = this.#backlog.size
     if (waiting === 0) return
     const isHelpComing = this.workers.some(({ state }) => state === 'starting')
-    if (!isHelpComing && this.#crashLoop.errorAt(now) === null) {
+    // Calls wait for the worker whose code a debugger has stopped: in another one its breakpoints would not be set.
+    const isStopped = this.workers[0]?.isDebugged === true
+    if (!isHelpComing && !isStopped && this.#crashLoop.errorAt(now) === null) {
       const waitsSince = this.#backlog.first?.startedAt ?? null
       const look = { now, answers: this.answers, workerCount: this.workers.length, waitsSince }
       const wanted = Math.min(waiting, this.#growth.toAdd(look))
@@ -561,6 +565,8 @@ export interface FunctionEvents {
 interface WorkerSetOptions extends FunctionEvents {
   fn: FunctionVersion
   clock: Clock
+  /** Null or absent where handlers are not debugged. */
+  debuggers?: WorkerDebuggers | null
   /** Most workers at once. */
   maxWorkers: number
   /** Bound the workers of a function that computes. Absent: nothing is known of them. */

@@ -40,10 +40,20 @@ interface WorkerEnd {
   unheard?: boolean
 }
 
+/** The debuggers of handlers, as a worker knows them. */
+export interface WorkerDebuggers {
+  /** True while a debugger is attached to a worker of the function, or one of them waits for that. */
+  holds(fn: FunctionVersion): boolean
+  /** The worker says where its debugger is. */
+  announce(worker: Worker, fields: unknown): Promise<void>
+}
+
 /** The set that a worker belongs to, as the worker sees it. */
 export interface WorkerOwner {
   readonly fn: FunctionVersion
   readonly clock: Clock
+  /** Null or absent where handlers are not debugged. */
+  readonly debuggers?: WorkerDebuggers | null
   /** Answers of all workers so far. */
   answers: number
   /** How many workers the function has at a socket. */
@@ -111,6 +121,11 @@ export abstract class Worker implements CallHost {
   /** It sent far more of a stream than was granted: the worker ends at once. */
   protected handleOverrun(): void {
     this.kill()
+  }
+
+  /** A debugger may stop its code: nothing that takes long counts as late. */
+  get isDebugged(): boolean {
+    return this.set.debuggers?.holds(this.set.fn) === true
   }
 
   /** Its process on this machine; null before it started, where that is not known, and of a thread. */
@@ -422,8 +437,10 @@ export abstract class Worker implements CallHost {
     const now = this.set.clock.monotonic()
     let next = Number.POSITIVE_INFINITY
     let overdue = false
+    const { isDebugged } = this
     for (const call of this.inflight.values()) {
       if (call.deadline === 0) continue
+      if (isDebugged && call.deadline <= now) call.deadline = now + call.fn.policy.timeoutMs
       if (call.deadline > now) {
         next = Math.min(next, call.deadline)
         continue
@@ -496,6 +513,8 @@ export interface StartFacts {
   toContext(fn: FunctionVersion): object
   /** User whose files alone a worker in this process may read for it; null: none. */
   toReader?(fn: FunctionVersion): number | null
+  /** How its worker lets a debugger in; undefined when it does not. */
+  toDebug?(fn: FunctionVersion): object | undefined
   /** Full paths of the folders of its shared packs, in order. */
   toPackDirs(fn: FunctionVersion): readonly string[]
 }
@@ -519,6 +538,7 @@ export function toStartHeader(fn: FunctionVersion, facts: StartFacts): string {
     packs: facts.toPackDirs(fn),
     reader: facts.toReader?.(fn) ?? undefined,
     production: facts.production,
+    debug: facts.toDebug?.(fn),
     context: facts.toContext(fn),
   })
 }

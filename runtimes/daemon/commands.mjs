@@ -36,9 +36,11 @@ export function toWaitingProgram(isConnected) {
  * @returns {[string, string[]]}
  */
 export function toNodeCommand(style, address, memoryMb) {
+  // The gateway says where debuggers connect to.
+  const quiet = process.env.FNGW_DEBUG === '1' ? ['--inspect-publish-uid=http'] : []
   const heap = memoryMb > 0 ? [`--max-old-space-size=${memoryMb}`] : []
   const flags = ['--practise', address, ...(style === 'ts' ? ['--typescript'] : [])]
-  return [process.execPath, [...NODE_FLAGS, ...heap, NODE_WORKER, ...flags]]
+  return [process.execPath, [...NODE_FLAGS, ...quiet, ...heap, NODE_WORKER, ...flags]]
 }
 
 /** @param {Record<string, any>} header - of a `start` */

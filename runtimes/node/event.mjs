@@ -28,6 +28,7 @@ const EMPTY = Buffer.alloc(0)
  * @property {Record<string, string>} env
  * @property {string[]} packs - folders of shared packs
  * @property {boolean} production
+ * @property {{ waits: boolean }} [debug] - a debugger is let in; `waits`: the function is loaded when one is there
  * @property {Record<string, any>} context - the parts of `event.context` that are the same for every call
  */
 

@@ -227,6 +227,7 @@ class Worker {
     this.#fn = fn
     this.#link.allowBodies(Number(fn.context?.max_body_bytes) || 0)
     this.#sendOutput(this.#outside, 0)
+    if (fn.debug !== undefined) await this.#openDebugger(fn.debug.waits)
     try {
       const exports = await (this.#early.module ?? this.#load(fn))
       this.#invoke = toInvoke(fn, exports)
@@ -248,6 +249,15 @@ class Worker {
     }
     // Behind the answers: to end a process takes as long as a first call.
     soon(() => this.#loader.stopCompiler())
+  }
+
+  /** @param {boolean} waits - until one is attached */
+  async #openDebugger(waits) {
+    const { openDebugger, waitForDebugger } = await import('./debugger.mjs')
+    this.#link.send(KIND.loaded, 0, stringify({ files: [], debugger: { ...openDebugger(), waits } }))
+    // While code is stopped this process sends nothing.
+    this.#link.flush()
+    if (waits) waitForDebugger()
   }
 
   /**

@@ -33,6 +33,8 @@ interface BedOptions {
   disk?: { change: string | null }
   successor?: () => WorkerSet | null
   processors?: Processors
+  /** True while a debugger is attached. */
+  isDebugged?: () => boolean
 }
 
 function bed(options: BedOptions = {}): Bed {
@@ -52,6 +54,7 @@ function bed(options: BedOptions = {}): Bed {
     changeOf: () => options.disk?.change ?? null,
     ...(options.successor && { successor: options.successor }),
     ...(options.processors && { processors: options.processors }),
+    ...(options.isDebugged && { debuggers: { holds: options.isDebugged, announce: async () => {} } }),
     spawn: owner => {
       const worker = new FakeWorker(owner)
       const { up } = options.sockets ?? { up: [1] }
@@ -888,3 +891,30 @@ t.test('[runtime/worker-set.20] a call whose handler must end is at its deadline
   early.clock.advance(CANCEL_GRACE_MS)
   t.same(early.all[0]!.log, ['cancel 0', 'kill'], 'withdrawn before it began, and begun all the same')
 })
+
+t.test(
+  '[runtime/debuggers.3] while a debugger is attached no call is late, no worker idles out and none is added; afterwards time begins anew',
+  async t => {
+    let isDebugged = true
+    const { all, call, clock } = bed({ isDebugged: () => isDebugged, timeoutMs: 100, idleTtlMs: 1000 })
+    const stopped = call()
+    all[0]!.handleReady(1)
+    const waits = call()
+    clock.advance(60_000)
+    t.same([stopped.phase, waits.phase, all.length, all[0]!.log], ['running', 'waiting', 1, []])
+    isDebugged = false
+    clock.advance(99)
+    t.equal(stopped.phase, 'running')
+    clock.advance(200)
+    t.same(stopped.seen, ['error 504 runtime timeout after 100 ms'])
+    isDebugged = true
+    const last = all.at(-1)!
+    last.handleReady(1)
+    last.handleReply(last.inflight.first!.wireId, '{}', NOTHING, false)
+    clock.advance(60_000)
+    t.notSame(last.log.at(-1), 'stop')
+    isDebugged = false
+    clock.advance(2000)
+    t.equal(last.log.at(-1), 'stop')
+  },
+)
