@@ -1,7 +1,10 @@
 /** JSON text: read with a place and a reason when it is invalid, and edited key by key. Owner: page config/fields. */
 
+import { orNull } from '../core/errors.ts'
 import { MAX_CONFIG_FILE_BYTES, MAX_JSON_DEPTH } from '../core/limits.ts'
 import { escapeUnsafe } from '../core/text.ts'
+
+const UTF8 = new TextDecoder('utf-8', { fatal: true })
 
 type JsonText =
   | { ok: true; value: unknown }
@@ -26,7 +29,7 @@ export function parseJsonText(source: string | Uint8Array, maxBytes: number = MA
   if (size > maxBytes) {
     return nowhere(`${size} bytes, at most ${maxBytes} are read`, 'Make the file smaller.')
   }
-  const text = typeof source === 'string' ? source.replace(/^\uFEFF/, '') : decode(source)
+  const text = typeof source === 'string' ? source.replace(/^\uFEFF/, '') : orNull(() => UTF8.decode(source))
   if (text === null) return nowhere('the file is not UTF-8 text', 'Save the file as UTF-8.')
   if (text.trim() === '') return nowhere('the file is empty', 'Write at least {} into it, or delete it.')
   const deep = findTooDeep(text)
@@ -37,14 +40,6 @@ export function parseJsonText(source: string | Uint8Array, maxBytes: number = MA
     return { ok: true, value: JSON.parse(text) }
   } catch {
     return somewhere(text, findFault(text))
-  }
-}
-
-function decode(bytes: Uint8Array): string | null {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-  } catch {
-    return null
   }
 }
 

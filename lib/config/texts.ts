@@ -1,6 +1,7 @@
 /** Texts that several files name: hosts, paths, URLs, headers. Owner: page config/fields. */
 
 import { randomBytes, scryptSync } from 'node:crypto'
+import { orNull } from '../core/errors.ts'
 import { isReservedPath } from '../core/identity.ts'
 import { type Field, list, mapped, reportWrong, string } from './fields.ts'
 
@@ -119,12 +120,7 @@ export const HOME_ROUTE_RULE = 'a path other than /, not below /_fn or /console'
 export const HOME_REDIRECT_RULE = 'an http or https URL, or a path other than /'
 
 function toUrl(text: string): URL | null {
-  if (!/^https?:\/\//i.test(text)) return null
-  try {
-    return new URL(text)
-  } catch {
-    return null
-  }
+  return /^https?:\/\//i.test(text) ? orNull(() => new URL(text)) : null
 }
 
 /** True for a value without line breaks and NUL: nothing that could start another header. */

@@ -1,5 +1,7 @@
 /** Rules of HTTP for texts: header names and values, `Allow`, percent escapes. Owner: page http/public. */
 
+import { orNull } from './errors.ts'
+
 const HEADER_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 /** CR and LF would start a header or message chosen by the writer of the value; the rest cannot be sent at all. */
 const UNSENDABLE = /[^\t\x20-\x7e\x80-\xff]/
@@ -64,11 +66,7 @@ export function headerOf(rawHeaders: readonly string[], lowerName: string): stri
 /** Text without its percent escapes, undone once; null when one is malformed or not UTF-8 (`%zz`, `%c0%ae`). */
 export function decodePercent(text: string): string | null {
   if (!text.includes('%')) return text
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return null
-  }
+  return orNull(() => decodeURIComponent(text))
 }
 
 /**

@@ -7,7 +7,7 @@ import { orNull } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
 import type { FileReader } from '../files/function-file.ts'
-import type { OwnFolder } from '../files/own-folder.ts'
+import { nullFor, type OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './run-tool.ts'
 
 /** Folder levels below a function's folder that are read for sources. */
@@ -111,12 +111,7 @@ export function isWritable(folder: OwnFolder, name: string): boolean {
 
 /** The text of a file, null when it does not exist. */
 export function readOptional(path: string): string | null {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
-    throw error
-  }
+  return nullFor(['ENOENT'], () => readFileSync(path, 'utf8'))
 }
 
 /** The text of a file, null when it cannot be read. */

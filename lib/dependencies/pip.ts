@@ -1,6 +1,7 @@
 /** pip, or uv where it is there: its requirement lines, how it is run, and how its output and its packages are read. Owner: §2.16, page dependencies/python. */
 
 import { join } from 'node:path'
+import { INLINE_REQUIREMENTS_LINES } from '../core/limits.ts'
 import { namesIn, type OwnFolder } from '../files/own-folder.ts'
 import { tryRead } from './build.ts'
 import type { BuildTools } from './run-tool.ts'
@@ -131,8 +132,6 @@ function readMetadata(path: string): Installed[] {
 // Requirements: `requirements.txt` line by line, and `#@requirements` comments. Lines that could lead the installer elsewhere (options,
 // addresses, paths) are kept apart from names.
 
-/** Lines of a handler that are read for `#@requirements` (§8). */
-const INLINE_LINES = 30
 /** Characters of one requirement with its hashes, and of the part that is shown of another line. */
 const MAX_REQUIREMENT_CHARS = 64 * 1024
 const MAX_SHOWN_CHARS = 200
@@ -195,7 +194,7 @@ export function parseRequirements(text: string): Requirements {
 /** The `#@requirements` comments of a handler. */
 export function parseInline(source: string): Requirements {
   const found: Requirements = { named: [], odd: [] }
-  const lines = source.split(/\r\n|\n|\r/, INLINE_LINES)
+  const lines = source.split(/\r\n|\n|\r/, INLINE_REQUIREMENTS_LINES)
   for (const [index, line] of lines.entries()) {
     const list = /^\s*#\s*@requirements(?:\s+|:\s*)([\s\S]*)$/.exec(line)?.[1]
     if (list === undefined) continue

@@ -7,6 +7,7 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { IncomingMessage, ServerResponse } from 'node:http'
 import { type AddressInfo, type Server, Socket } from 'node:net'
+import { orNull } from '../core/errors.ts'
 
 interface RequestInternals {
   /** The parser drops the rest of the body. */
@@ -220,9 +221,5 @@ function findListener({ port, family }: AddressInfo): number | null {
 
 /** Empty for one that is closed meanwhile: the one by which the list was read. */
 function targetOf(fd: string): string {
-  try {
-    return readlinkSync(`/proc/self/fd/${fd}`)
-  } catch {
-    return ''
-  }
+  return orNull(() => readlinkSync(`/proc/self/fd/${fd}`)) ?? ''
 }

@@ -117,11 +117,7 @@ export interface OpenSpan {
 export async function findSpans(): Promise<Spans | null> {
   const registry = (globalThis as Record<symbol, unknown>)[REGISTRY] as { trace?: unknown } | undefined
   if (registry?.trace === undefined) return null
-  try {
-    return new Spans(await import('@opentelemetry/api'))
-  } catch {
-    return null
-  }
+  return import('@opentelemetry/api').then(api => new Spans(api)).catch(() => null)
 }
 
 /**

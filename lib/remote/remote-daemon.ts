@@ -169,11 +169,9 @@ class ListeningDaemon implements RemoteDaemon {
         if (line !== '') this.#journal.log('warn', line)
       },
     })
-    try {
-      this.uri = await this.#server.listen(listen)
-    } catch (error) {
+    this.uri = await this.#server.listen(listen).catch(error => {
       throw new RemoteDaemonError(`cannot listen on ${listen}: ${(error as Error).message}`)
-    }
+    })
   }
 
   async close(): Promise<void> {
