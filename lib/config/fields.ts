@@ -5,7 +5,7 @@
 
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import { escapeUnsafe } from '../core/text.ts'
+import { cutText, escapeUnsafe } from '../core/text.ts'
 import { parseJsonText } from './json-text.ts'
 
 export type JsonSchema = { readonly [keyword: string]: unknown }
@@ -532,8 +532,7 @@ const MAX_SHOWN = 60
 
 /** Text on one line, without characters that could forge or hide output, at most 60 characters. */
 export function showText(text: string): string {
-  const cut = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text
-  return escapeUnsafe(cut)
+  return escapeUnsafe(cutText(text, MAX_SHOWN))
 }
 
 function showKey(key: string): string {

@@ -28,6 +28,19 @@ export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
 
+/** A text of at most so many characters, and a mark where more were. */
+export function cutText(text: string, chars: number): string {
+  return text.length <= chars ? text : `${text.slice(0, chars)}...`
+}
+
+/** Names of one message that are written out; of more only the number is. */
+const MAX_NAMED = 5
+
+export function nameSome(names: readonly string[]): string {
+  const rest = names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : ''
+  return names.slice(0, MAX_NAMED).join(', ') + rest
+}
+
 /** A path as it has to be typed: in quotes where a shell would take signs of it for its own, and never an option. */
 export function toShellWord(path: string): string {
   const name = path.startsWith('-') ? `./${path}` : path

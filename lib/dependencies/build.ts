@@ -6,6 +6,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { orNull } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
 import type { RuntimeName } from '../core/identity.ts'
+import { nameSome } from '../core/text.ts'
 import type { FileReader } from '../files/function-file.ts'
 import { nullFor, type OwnFolder } from '../files/own-folder.ts'
 import type { BuildTools } from './run-tool.ts'
@@ -210,8 +211,6 @@ export interface InstallResult {
   isShared: boolean
 }
 
-const MAX_SHOWN_NAMES = 5
-
 /** One line: `installed 4 packages for python/hello@default in 2.3 s, 34 MB: requests==2.32.3`. */
 export function toResultText(key: string, durationMs: number, made: InstallResult): string {
   const { packages, bytes, names, isShared } = made
@@ -219,8 +218,7 @@ export function toResultText(key: string, durationMs: number, made: InstallResul
   if (packages === null) return `built ${key} ${time}, ${toSizeText(bytes)}`
   if (packages === 0) return `installed no packages for ${key} ${time}: none is needed`
   const count = `${packages} ${packages === 1 ? 'package' : 'packages'}`
-  const more = names.length > MAX_SHOWN_NAMES ? ` and ${names.length - MAX_SHOWN_NAMES} more` : ''
-  const shown = names.length === 0 ? '' : `: ${names.slice(0, MAX_SHOWN_NAMES).join(', ')}${more}`
+  const shown = names.length === 0 ? '' : `: ${nameSome(names)}`
   return `installed ${count} for ${key} ${time}, ${toSizeText(bytes)}${isShared ? ' shared with others' : ''}${shown}`
 }
 

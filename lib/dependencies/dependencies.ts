@@ -11,6 +11,7 @@ import type { Clock } from '../core/clock.ts'
 import { GatewayError, orNull, type Warning } from '../core/errors.ts'
 import { isRuntimeName, PACK_NAME, PACK_NAME_RULE } from '../core/identity.ts'
 import { isObject, parseObject } from '../core/json.ts'
+import { nameSome } from '../core/text.ts'
 import { namesIn } from '../files/own-folder.ts'
 import { isFolder, toFolderName } from './build.ts'
 import { type DependencyRecord, listInstalled, PackageFolder, PackageSets, readState, TARGETS } from './package-set.ts'
@@ -355,10 +356,9 @@ function isFile(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isFile() === true
 }
 
-/** Manifests that are read at most, the bytes of one, and names in one warning. */
+/** Manifests that are read at most, and the bytes of one. */
 const MAX_MANIFESTS = 200
 const MAX_MANIFEST_BYTES = 256 * 1024
-const MAX_NAMES = 5
 
 /**
  * One warning for each runtime whose functions lack packages.
@@ -379,15 +379,10 @@ export function findUnmet(
     const files = found.filter(({ names }) => names.length > 0).map(({ file }) => file)
     if (files.length === 0) return []
     const names = new Set(found.flatMap(one => one.names))
-    const message = `${shorten(files)}: not installed: ${shorten([...names].sort())}`
+    const message = `${nameSome(files)}: not installed: ${nameSome([...names].sort())}`
     const more = runtime === 'python' ? '. Nothing to do when the python that runs handlers has them.' : ''
     return [{ code: 'PACKAGES_MISSING', path: files[0]!, message, hint: `Run in the folder: ${command}${more}` }]
   })
-}
-
-function shorten(names: readonly string[]): string {
-  const rest = names.length - MAX_NAMES
-  return names.slice(0, MAX_NAMES).join(', ') + (rest > 0 ? ` and ${rest} more` : '')
 }
 
 /** Empty for a file that is missing, too large or no file: its own tool reports that. */

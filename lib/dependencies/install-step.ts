@@ -6,7 +6,7 @@ import { parseJsonText } from '../config/json-text.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
-import { toShellWord } from '../core/text.ts'
+import { cutText, toShellWord } from '../core/text.ts'
 import type { OwnFolder } from '../files/own-folder.ts'
 import { type Builder, labelOf, lineOf, type Toolchain } from './build.ts'
 import type { DependencyRecord, PackageSet, SetOutcome } from './package-set.ts'
@@ -202,5 +202,5 @@ export function showToken(value: unknown): string {
   if (typeof value !== 'string') return String(value)
   const [word = ''] = value.trim().split(/[\s?#=;]/, 1)
   const bare = word.replace(/:\/\/[^/]*@/, '://')
-  return JSON.stringify(bare.length <= MAX_SHOWN_CHARS ? bare : `${bare.slice(0, MAX_SHOWN_CHARS)}...`)
+  return JSON.stringify(cutText(bare, MAX_SHOWN_CHARS))
 }

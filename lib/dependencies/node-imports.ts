@@ -85,9 +85,8 @@ function readScanned(file: string): string | null {
 
 /** The file an import of a path means, tried as node, tsx and bundlers do. */
 function findSource(path: string): string | undefined {
-  const bases = [path, path.replace(/\.([mc]?)js$/, '.$1ts'), join(path, 'index')]
-  return bases
-    .flatMap(base => ['', ...SOURCE_ENDINGS].map(ending => base + ending))
+  return [path, path.replace(/\.([mc]?)js$/, '.$1ts')]
+    .flatMap(base => sourcesAt(base, ['', ...SOURCE_ENDINGS]))
     .find(file => statSync(file, { throwIfNoEntry: false })?.isFile() === true)
 }
 
@@ -251,11 +250,7 @@ function foldersAbove(folder: string): string[] {
 
 /** The folder from which node takes a package without an install: one above with a `node_modules`; null when there is none. */
 export function providerOf(name: string, folder: string): string | null {
-  return foldersAbove(folder).find(at => isThere(join(at, NODE_TARGET, name))) ?? null
-}
-
-function isThere(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false }) !== undefined
+  return foldersAbove(folder).find(at => existsSync(join(at, NODE_TARGET, name))) ?? null
 }
 
 /** Changes when a package is added to or removed from a `node_modules` above a folder. */

@@ -4,6 +4,7 @@ import { execFile } from 'node:child_process'
 import { orNull } from '../core/errors.ts'
 import { getOrMake } from '../core/collections.ts'
 import { isObject } from '../core/json.ts'
+import { KeyedMutex } from '../core/semaphore.ts'
 import type { Toolchain } from './build.ts'
 import { toPackageName } from './pip.ts'
 import type { BuildTools } from './run-tool.ts'
@@ -50,7 +51,8 @@ export class PythonImports {
   readonly #options: { script: string; env: Readonly<Record<string, string>> }
   /** By interpreter. */
   readonly #waiting = new Map<string, Question[]>()
-  readonly #asking = new Set<string>()
+  /** Of interpreters. */
+  readonly #turns = new KeyedMutex()
 
   /** @param options - `script`: full path of `infer.py`; `env`: the interpreter's environment */
   constructor(options: { script: string; env: Readonly<Record<string, string>> }) {
@@ -66,8 +68,8 @@ export class PythonImports {
     return new Promise((resolve, reject) => {
       const waiting = getOrMake(this.#waiting, program, () => [])
       waiting.push({ entry, resolve, reject })
-      // All that is asked for in this turn goes into one question.
-      setImmediate(() => void this.#answerAll(program, waiting))
+      // All that is asked for in this turn, and before the last question is answered, goes into one question.
+      setImmediate(() => void this.#turns.run(program, () => this.#answer(program, waiting.splice(0, MAX_ENTRIES))))
     })
   }
 
@@ -77,20 +79,15 @@ export class PythonImports {
     return answer.filter(name => typeof name === 'string')
   }
 
-  async #answerAll(program: string, waiting: Question[]): Promise<void> {
-    if (this.#asking.has(program)) return
-    this.#asking.add(program)
-    while (waiting.length > 0) {
-      const questions = waiting.splice(0, MAX_ENTRIES)
-      try {
-        // Without site packages: the parser needs none, and starts in half the time.
-        const answers = await this.#ask(program, ['-S'], { read: questions.map(({ entry }) => entry) })
-        for (const [index, { resolve }] of questions.entries()) resolve(toImports(answers[index]))
-      } catch (error) {
-        for (const { reject } of questions) reject(error)
-      }
+  async #answer(program: string, questions: readonly Question[]): Promise<void> {
+    if (questions.length === 0) return
+    try {
+      // Without site packages: the parser needs none, and starts in half the time.
+      const answers = await this.#ask(program, ['-S'], { read: questions.map(({ entry }) => entry) })
+      for (const [index, { resolve }] of questions.entries()) resolve(toImports(answers[index]))
+    } catch (error) {
+      for (const { reject } of questions) reject(error)
     }
-    this.#asking.delete(program)
   }
 
   /** Asks again when the process was ended from outside: that says nothing about the handler. */

@@ -3,6 +3,7 @@
 import { relative, resolve, sep } from 'node:path'
 import { type ErrorDetail, GatewayError } from '../core/errors.ts'
 import { INSTALL_TIMEOUT_SECONDS } from '../core/limits.ts'
+import { cutText } from '../core/text.ts'
 import type { ToolResult } from './run-tool.ts'
 
 /** Milliseconds after which work that failed for no fault of its sources is tried again. */
@@ -28,9 +29,12 @@ export function toolError(action: string, result: ToolResult, timeoutMs: number,
   const detail: ErrorDetail = hint === undefined ? {} : { hint }
   const late = `${action} took longer than ${timeoutMs / 1000} s and was stopped`
   const lines = result.output.split('\n').map(line => line.trimEnd())
-  const tail = cut(lines.filter(line => line !== '').slice(-MAX_TAIL_LINES))
+  const last = lines.filter(line => line !== '').slice(-MAX_TAIL_LINES)
   const why = result.problem ?? `${action} exited with code ${result.code}`
-  return sourceError(`build failed: ${result.timedOut ? late : tail || why}`, detail)
+  return sourceError(
+    `build failed: ${result.timedOut ? late : cutText(last.join('\n'), MAX_TAIL_CHARS) || why}`,
+    detail,
+  )
 }
 
 interface Compiler {
@@ -73,8 +77,11 @@ export function compilerError(result: ToolResult, compiler: Compiler, hint: stri
   }
   if (detail === null) return toolError(action, result, timeoutMs, hint)
   const rest = lines.length - MAX_TAIL_LINES
-  const head = cut([...lines.slice(0, MAX_TAIL_LINES), ...(rest > 0 ? [`and ${rest} more`] : [])])
-  return sourceError(`build failed: ${head}`, { ...detail, ...(hint !== undefined && { hint }) })
+  const head = [...lines.slice(0, MAX_TAIL_LINES), ...(rest > 0 ? [`and ${rest} more`] : [])].join('\n')
+  return sourceError(`build failed: ${cutText(head, MAX_TAIL_CHARS)}`, {
+    ...detail,
+    ...(hint !== undefined && { hint }),
+  })
 }
 
 /** The line of an error and the one before it, numbered, with a mark below the column. @param column - NaN when unknown */
@@ -86,11 +93,6 @@ function toSourceFrame(source: string, line: number, column: number): string {
     .map((text, at) => `${String(first + at).padStart(5)} | ${text.slice(0, MAX_FRAME_CHARS).replaceAll('\t', ' ')}`)
   if (column <= MAX_FRAME_CHARS) shown.push(`      | ${' '.repeat(column - 1)}^`)
   return shown.join('\n')
-}
-
-function cut(lines: readonly string[]): string {
-  const text = lines.join('\n')
-  return text.length <= MAX_TAIL_CHARS ? text : `${text.slice(0, MAX_TAIL_CHARS)}...`
 }
 
 /** The error for a toolchain that cannot build. */
@@ -193,8 +195,7 @@ export function readFailure(result: ToolResult, words: ToolWords): ToolFailure {
     const message = `${tool} took longer than ${INSTALL_TIMEOUT_SECONDS} s and was stopped`
     return new ToolFailure(message, { kind: 'passing', hint: lateHint, output })
   }
-  const lines = words.toLines(output).slice(0, maxLines).join(' | ')
-  const shown = lines.length <= maxChars ? lines : `${lines.slice(0, maxChars)}...`
+  const shown = cutText(words.toLines(output).slice(0, maxLines).join(' | '), maxChars)
   const message = `${tool}: ${shown === '' ? (problem ?? `exited with code ${code}`) : shown}`
   const text = words.toText?.(output) ?? output
   for (const { pattern, kind, hint } of signs) {

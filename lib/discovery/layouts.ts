@@ -20,6 +20,7 @@ import {
   type RuntimeName,
 } from '../core/identity.ts'
 import { type PatternProblem, parseSegment, type Segment } from '../core/pattern.ts'
+import { nameSome } from '../core/text.ts'
 
 const SKIPPED: ReadonlySet<string> = new Set(['node_modules', 'vendor', '__pycache__', 'target'])
 
@@ -266,15 +267,6 @@ export type FolderKind = 'function' | 'routes' | 'group'
  */
 export function isVersionLike(label: string): boolean {
   return /^v?\d+(?:[._-][a-zA-Z0-9_.-]*)?$/.test(label)
-}
-
-/** Files named in one warning. */
-const MAX_NAMED_FILES = 5
-
-/** The first of some files, and how many more there are. */
-export function nameSome(paths: readonly string[]): string {
-  const rest = paths.length > MAX_NAMED_FILES ? ` and ${paths.length - MAX_NAMED_FILES} more` : ''
-  return paths.slice(0, MAX_NAMED_FILES).join(', ') + rest
 }
 
 /** Why a file of a language that is off is ignored. */

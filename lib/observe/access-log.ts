@@ -1,6 +1,6 @@
 /** One line per request, for people or for machines. Owner: page observe/log-store. */
 
-import { escapeUnsafe, UNSAFE_CHARACTERS } from '../core/text.ts'
+import { cutText, escapeUnsafe, UNSAFE_CHARACTERS } from '../core/text.ts'
 import type { RequestRecord } from './events.ts'
 import { toLogLine } from './log-line.ts'
 import { MAX_LOG_LINE_BYTES } from './line-buffer.ts'
@@ -92,7 +92,7 @@ export class AccessLogFormat {
 
   #toText(text: string | null, chars: number): string {
     if (text === null) return 'null'
-    const kept = text.length > chars ? `${text.slice(0, chars)}...` : text
+    const kept = cutText(text, chars)
     return NEEDS_ESCAPE.test(kept) ? escapeUnsafe(JSON.stringify(kept)) : `"${kept}"`
   }
 

@@ -10,7 +10,7 @@
 
 import type { ErrorCode, ErrorDetail, GatewayError } from '../core/errors.ts'
 import { parseObject } from '../core/json.ts'
-import { escapeUnsafe, toUnicodeEscape } from '../core/text.ts'
+import { cutText, escapeUnsafe, toUnicodeEscape } from '../core/text.ts'
 import type { LogRecord } from './events.ts'
 import { MAX_LOG_LINE_BYTES } from './line-buffer.ts'
 
@@ -58,7 +58,7 @@ function toLine(record: LogRecord, text: string): string {
 }
 
 function cut(text: string | undefined, chars = MAX_NAME_CHARS): string | undefined {
-  return text === undefined || text.length <= chars ? text : `${text.slice(0, chars)}...`
+  return text && cutText(text, chars)
 }
 
 const SHORT_ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '  ' }

@@ -5,6 +5,7 @@
 
 import { randomFillSync } from 'node:crypto'
 import type * as OpenTelemetry from '@opentelemetry/api'
+import { cutText } from '../core/text.ts'
 
 /** `00`, 32 digits of a trace, 16 of the calling span, 2 of flags; later versions add fields after a further `-`. */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(-.*)?$/
@@ -138,7 +139,7 @@ export class Spans {
 
   /** A request of HTTP, without its query: in the active span, else in the trace of its headers. */
   request(method: string, path: string, traceparent: string | null, tracestate: string | null): OpenSpan | null {
-    const attributes = { 'http.request.method': method, 'url.path': cut(path.split('?', 1)[0]!) }
+    const attributes = { 'http.request.method': method, 'url.path': cutText(path.split('?', 1)[0]!, MAX_TEXT_CHARS) }
     return this.#begin(method, this.#api.SpanKind.SERVER, attributes, () => this.#parentOf(traceparent, tracestate))
   }
 
@@ -195,7 +196,7 @@ export class Spans {
   #end(span: OpenTelemetry.Span, kind: OpenTelemetry.SpanKind, { status, failure, name, attributes }: Outcome): void {
     const { SpanKind, SpanStatusCode } = this.#api
     try {
-      if (name !== undefined) span.updateName(cut(name))
+      if (name !== undefined) span.updateName(cutText(name, MAX_TEXT_CHARS))
       if (attributes !== undefined) span.setAttributes(attributes)
       if (status > 0) span.setAttribute('http.response.status_code', status)
       // A server's span has no error status when the client was wrong (semantic conventions of HTTP).
@@ -208,8 +209,4 @@ export class Spans {
       // Only the tracer loses the span.
     }
   }
-}
-
-function cut(text: string): string {
-  return text.length > MAX_TEXT_CHARS ? `${text.slice(0, MAX_TEXT_CHARS)}...` : text
 }
