@@ -87,6 +87,12 @@ export function json(body: unknown, status = 200, headers: readonly string[] = [
   return { status, body, headers }
 }
 
+/** After a change of the tree that is in force here: the other gateways of a fleet take it too, and the body says which of them have it. */
+export async function announce({ fleet }: Pick<ControlContext, 'fleet'>, reply: ControlReply): Promise<ControlReply> {
+  if (fleet === null || !('body' in reply)) return reply
+  return { ...reply, body: { ...(reply.body as JsonObject), fleet: await fleet.announceChange() } }
+}
+
 /** The gateway as its endpoints see it. */
 export interface ControlContext {
   readonly settings: Settings
@@ -114,7 +120,7 @@ export interface ControlContext {
   reload(): Promise<void>
   explain(method: string, path: string, host: string): object
   /** Null for a gateway that is not one of a fleet. */
-  readonly fleet: Pick<Fleet, 'id' | 'problem' | 'release' | 'members' | 'console'> | null
+  readonly fleet: Pick<Fleet, 'id' | 'problem' | 'release' | 'members' | 'console' | 'announceChange'> | null
   /** The checks of `fngw doctor`, without loading functions. */
   doctor(): Promise<readonly object[]>
   /** Why a function of that name would never be served; null when it would. */

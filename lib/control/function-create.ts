@@ -13,6 +13,7 @@ import { DEFAULT_VERSION_LABEL } from '../core/versions.ts'
 import { OwnFolder } from '../files/own-folder.ts'
 import { TARGET } from '../jobs/job-input.ts'
 import {
+  announce,
   badQuery,
   type ControlContext,
   type ControlReply,
@@ -43,13 +44,15 @@ export function createFunctionCreateEndpoints(context: ControlContext, files: So
     endpoint(
       'DELETE /_fn/function',
       'write',
-      ({ query }) =>
-        files.inTurn(async () => {
+      async ({ query }) => {
+        const reply = await files.inTurn(async () => {
           const fn = findTarget(context, query)
           deleteFunction(settings.functionsRoot, fn, state(false).functions, files)
           await files.reload()
           return json({ ok: true, ...toIdentityRecord(fn) })
-        }),
+        })
+        return announce(context, reply)
+      },
       TARGET,
     ),
   ]
@@ -71,7 +74,7 @@ async function create(
     throw badRequest('query field runtime:', `${runtime} is not enabled; ${how}`)
   }
   const fn = readNewFunction({ runtime, name, version }, await readJson(request, CODE_BODY_BYTES))
-  return files.inTurn(async () => {
+  const reply = await files.inTurn(async () => {
     const { functions } = context.state(false)
     if (functions.some(one => isSame(one, fn))) {
       const shown = fn.version === null ? fn.name : `${fn.name}@${fn.version}`
@@ -91,6 +94,7 @@ async function create(
     const why = warning === undefined ? '' : `: ${warning.message}`
     throw new GatewayError('BAD_REQUEST', `the function would not be served${why}; nothing was written`)
   })
+  return announce(context, reply)
 }
 
 /** Names of the folders from the root: below the function's default version, in the runtime's group, or at the name itself. */

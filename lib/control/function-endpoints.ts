@@ -22,6 +22,7 @@ import { toFunctionPath } from '../core/versions.ts'
 import { OwnFolder, UnsafePathError } from '../files/own-folder.ts'
 import { TARGET } from '../jobs/job-input.ts'
 import {
+  announce,
   type ControlContext,
   type ControlReply,
   type ControlRequest,
@@ -182,13 +183,13 @@ class FunctionEditor {
   }
 
   /** Changes one file of the function that is there when its turn has come. */
-  #edit(
+  async #edit(
     request: ControlRequest<TargetQuery>,
     toPath: (fn: FunctionVersion) => string,
     limit: number,
     change: (edit: Edit) => Promise<ControlReply>,
   ): Promise<ControlReply> {
-    return this.#files.inTurn(async () => {
+    const reply = await this.#files.inTurn(async () => {
       const fn = findTarget(this.#context, request.query)
       const path = toPath(fn)
       const file = this.#files.read(path, limit)
@@ -196,6 +197,8 @@ class FunctionEditor {
       const known = new Set(this.#context.state(false).warnings.map(({ message }) => message))
       return change({ fn, path, file, known })
     })
+    // Not in turn: the next change need not wait for other gateways.
+    return announce(this.#context, reply)
   }
 
   /** @returns warnings; @throws GatewayError BAD_REQUEST with the problems, and then nothing is written */

@@ -4,7 +4,7 @@ import { getOrMake } from '../core/collections.ts'
 import { GatewayError } from '../core/errors.ts'
 import type { Member } from '../fleet/members.ts'
 import { type ConstantAnswer, toConstantAnswer } from '../http/respond.ts'
-import { type ControlContext, type ControlReply, type Endpoint, endpoint, json } from './endpoint.ts'
+import { announce, type ControlContext, type ControlReply, type Endpoint, endpoint, json } from './endpoint.ts'
 import { toCatalogRecord, toHealthRecord, toReloadRecord, toSeconds } from './records.ts'
 
 /** Milliseconds for which strangers get the same health record: making it looks at every function. */
@@ -15,7 +15,7 @@ export function createStateEndpoints(context: ControlContext): readonly Endpoint
   const health = createHealth(context)
   const reloaded = async (details: boolean): Promise<ControlReply> => {
     await reload()
-    return json(toReloadRecord(state(details), clock.wall()))
+    return announce(context, json(toReloadRecord(state(details), clock.wall())))
   }
   return [
     // Probes add query fields against caches.

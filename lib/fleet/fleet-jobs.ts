@@ -10,7 +10,6 @@
 
 import { Readable } from 'node:stream'
 import type { Job as Ticket, Queue, Worker } from 'bullmq'
-import type { Redis } from 'ioredis'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { Timer, within } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
@@ -101,7 +100,6 @@ export class FleetJobs implements JobsPart {
   readonly #queue: Queue
   readonly #worker: Worker
   readonly #delayed: new () => Error
-  readonly #listener: Redis
   readonly #runs = new Map<string, Run>()
   /** Resolve when a function that was full has room, by its key. */
   readonly #rooms = new Map<string, Promise<void>>()
@@ -139,8 +137,6 @@ export class FleetJobs implements JobsPart {
     // The connection of the store reports it.
     this.#queue.on('error', () => {})
     this.#worker.on('error', () => {})
-    this.#listener = store.connectBlocking()
-    this.#listener.on('message', (_channel, text) => this.#receive(parseObject(text) as Partial<Message> | null))
   }
 
   /** As of the last look; each call looks again. */
@@ -161,11 +157,9 @@ export class FleetJobs implements JobsPart {
     if (!this.#options.enabled) return
     this.counts()
     // It waits for a store that is away, and the start does not.
-    await within(
-      this.#options.clock,
-      STORE_RETRY_MS,
-      this.#listener.subscribe(this.#channel).catch(() => {}),
-    )
+    const { clock, store } = this.#options
+    const onMessage = (text: string): void => this.#receive(parseObject(text) as Partial<Message> | null)
+    await within(clock, STORE_RETRY_MS, store.listen(this.#channel, onMessage))
     void this.#worker.run().catch(() => {})
     this.#sweepLater(0)
   }
@@ -261,7 +255,7 @@ export class FleetJobs implements JobsPart {
     for (const { stop } of runs) stop.abort()
     await within(clock, STORE_RETRY_MS, Promise.all(runs.map(({ ended }) => ended)))
     await this.#callbacks.close()
-    this.#listener.disconnect()
+    store.ignore(this.#channel)
     // It would wait for a handler that does not end.
     const mustForce = isAway || this.#runs.size > 0
     await within(

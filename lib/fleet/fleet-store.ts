@@ -41,6 +41,9 @@ export class Store {
   readonly redis: Redis
   readonly #options: StoreOptions
   readonly #further: Redis[] = []
+  #listener: Redis | null = null
+  /** By channel. */
+  readonly #listeners = new Map<string, (text: string) => void>()
   /** Kept in one slot of a cluster, as scripts with several keys need. */
   readonly prefix: string
   warnings: readonly Warning[] = []
@@ -90,6 +93,20 @@ export class Store {
     connection.on('error', () => {})
     this.#further.push(connection)
     return connection
+  }
+
+  /** Takes the messages of a channel until `ignore`. Resolves when it does, which waits for a server that is away. */
+  async listen(channel: string, onMessage: (text: string) => void): Promise<void> {
+    this.#listeners.set(channel, onMessage)
+    if (this.#listener === null) {
+      this.#listener = this.connectBlocking()
+      this.#listener.on('message', (from: string, text: string) => this.#listeners.get(from)?.(text))
+    }
+    await this.#listener.subscribe(channel).catch(() => {})
+  }
+
+  ignore(channel: string): void {
+    this.#listeners.delete(channel)
   }
 
   /** @throws GatewayError RUNTIME_DOWN with `Retry-After` when the server does not answer */

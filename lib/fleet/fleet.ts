@@ -15,7 +15,7 @@ import { FolderReader } from '../files/folder-content.ts'
 import { packageFile } from '../runtime/package-files.ts'
 import { FleetConsole } from './fleet-console.ts'
 import { FleetJobs, type FleetJobsOptions } from './fleet-jobs.ts'
-import { type Member, type MemberReport, Members } from './members.ts'
+import { type ChangeReach, type Member, type MemberReport, Members } from './members.ts'
 import { ScheduleLease } from './schedule-lease.ts'
 import { importOptional, Store } from './fleet-store.ts'
 
@@ -28,7 +28,6 @@ export class Fleet {
   readonly store: Store
   readonly lease: ScheduleLease
   readonly console: FleetConsole
-  readonly #clock: Clock
   readonly #bullmq: Bullmq
   readonly #log: LateLog
   readonly #tree: FolderReader
@@ -36,16 +35,26 @@ export class Fleet {
   #release: string
   /** One reading after the other: the last one reads what was adopted last. */
   #adopting: Promise<void> = Promise.resolve()
-  #members: Members | null = null
+  readonly #members: Members
+  #report: (() => OwnReport) | null = null
+  #reload: () => Promise<void> = async () => {}
 
   private constructor({ release, functionsRoot }: Settings, store: Store, clock: Clock, bullmq: Bullmq, log: LateLog) {
     this.#log = log
     this.store = store
-    this.#clock = clock
     this.#bullmq = bullmq
     this.#tree = new FolderReader(functionsRoot, WRITTEN_FILES)
     this.#setRelease = release
     this.#release = release ?? UNKNOWN
+    const { version } = JSON.parse(readFileSync(packageFile('package.json'), 'utf8')) as { version: string }
+    this.#members = new Members({
+      ...{ store, clock, id: this.id },
+      report: () => ({ ...this.#report!(), version, release: this.#release, leads: this.lease.isLeader }),
+      follow: async () => {
+        await this.#reload()
+        await this.#adopting
+      },
+    })
     this.console = new FleetConsole(store)
     this.lease = new ScheduleLease({ store, clock, id: this.id })
   }
@@ -90,34 +99,44 @@ export class Fleet {
     const release = (await this.#tree.read())?.hash.slice(0, DIGEST_CHARS) ?? UNKNOWN
     if (release === this.#release) return
     this.#release = release
-    await this.#members?.report()
+    await this.#members.report()
   }
 
   createJobs(options: Omit<FleetJobsOptions, 'store' | 'id' | 'hasOthers'>): FleetJobs {
-    const hasOthers = (): boolean => this.#members?.hasOthers() ?? false
+    const hasOthers = (): boolean => this.#members.hasOthers()
     return new FleetJobs({ ...options, store: this.store, id: this.id, hasOthers }, this.#bullmq)
   }
 
+  /** Follows changes of other gateways. Called before the tree is read; never rejects. */
+  follow(reload: () => Promise<void>): Promise<void> {
+    this.#reload = reload
+    return this.#members.open()
+  }
+
   /** Reports to the others from now on. */
-  async join(report: () => Omit<MemberReport, 'version' | 'release' | 'leads'>): Promise<void> {
-    const { store, id } = this
-    const clock = this.#clock
-    const { version } = JSON.parse(readFileSync(packageFile('package.json'), 'utf8')) as { version: string }
-    const toReport = (): MemberReport => ({ ...report(), version, release: this.#release, leads: this.lease.isLeader })
-    this.#members = new Members({ store, clock, id, report: toReport })
+  async join(report: () => OwnReport): Promise<void> {
+    this.#report = report
     await this.#members.start()
   }
 
   members(): Member[] {
-    return this.#members?.list() ?? []
+    return this.#members.list()
+  }
+
+  /** Tells the others that the tree was changed, which this gateway has in force. Resolves when they have it too, or after 5 s. */
+  async announceChange(): Promise<ChangeReach> {
+    await this.#adopting
+    return this.#members.announce()
   }
 
   async close(): Promise<void> {
-    await this.#members?.close()
+    await this.#members.close()
     this.store.close()
   }
 }
 
+/** What the gateway says of itself. */
+type OwnReport = Omit<MemberReport, 'version' | 'release' | 'leads'>
 type Bullmq = typeof import('bullmq')
 /** The release of a tree that is too large to be compared. */
 const UNKNOWN = 'unknown'

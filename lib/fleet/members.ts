@@ -14,13 +14,16 @@ const GONE_MS = 10_000
 const FORGOTTEN_MS = 300_000
 /** Milliseconds for which a release is remembered without a gateway: one that restarts is not newer than it was. */
 const RELEASE_MS = 3_600_000
+/** Milliseconds in which the gateways take a change, and for which messages about changes are gathered. */
+const CHANGE_MS = 5000
+const GATHER_MS = 10
 /** Of a report: characters of one text, and addresses. */
 const MAX_CHARS = 300
 const MAX_ADDRESSES = 16
 
 /**
- * KEYS: reports, times, since when the release runs. ARGV: id, report or '' to leave, ms until one is forgotten, ms for which a release
- * is remembered, since when it runs if that is known. @returns now, reports, times
+ * KEYS: reports, times, since when the release runs, number of the last change. ARGV: id, report or '' to leave, ms until one is forgotten, ms for which a release
+ * is remembered, since when it runs if that is known. @returns now, reports, times, number of the last change
  */
 const REPORT = `
 local time = redis.call('TIME')
@@ -40,10 +43,21 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[3]))
   redis.call('HDEL', KEYS[1], id)
   redis.call('ZREM', KEYS[2], id)
 end
-return {now, redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')}`
+local change = redis.call('GET', KEYS[4]) or '0'
+return {now, redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'), change}`
+
+/** KEYS: number of the last change. ARGV: channel, id. A store that lost the number goes on with a greater one. @returns the one before, this one */
+const CHANGE = `
+local time = redis.call('TIME')
+local before = redis.call('GET', KEYS[1]) or '0'
+local change = math.max((tonumber(before) or 0) + 1, time[1] * 1000 + math.floor(time[2] / 1000))
+redis.call('SET', KEYS[1], string.format('%.0f', change))
+redis.call('PUBLISH', ARGV[1], ARGV[2])
+return {before, string.format('%.0f', change)}`
 
 interface Scripts {
-  fngwReport(keys: number, ...words: (string | number)[]): Promise<[number, string[], string[]]>
+  fngwReport(keys: number, ...words: (string | number)[]): Promise<[number, string[], string[], string]>
+  fngwChange(keys: number, ...words: (string | number)[]): Promise<[string, string]>
 }
 
 /** The report of a gateway about itself. */
@@ -70,6 +84,8 @@ export interface MemberReport {
 /** A gateway as the fleet shows it. */
 export interface Member extends MemberReport {
   id: string
+  /** Number of the last change that it has in force. */
+  change: number
   host: string
   pid: number
   /** When the first gateway of its release reported, by the clock of the store, ms. */
@@ -85,6 +101,19 @@ interface MembersOptions {
   /** Of this gateway. */
   id: string
   report: () => MemberReport
+  /** Puts in force what another gateway has changed in the tree. */
+  follow: () => Promise<void>
+}
+
+/** How far a change of the tree has come. */
+export interface ChangeReach {
+  /** Gateways that should have it, and those that have it in force. */
+  gateways: number
+  in_force: number
+  /** Ids of the others. */
+  missing: string[]
+  /** Why the others were not told yet. */
+  problem?: string
 }
 
 export class Members {
@@ -93,23 +122,75 @@ export class Members {
   #known: { at: number; members: Member[] } = { at: 0, members: [] }
   /** Since when the release of this gateway runs: a store that was away or has lost it is told. */
   #own: { release: string; since: string } | null = null
+  /** Number of the last change in the store, of the one in force here, and of the last one that was tried. */
+  #change = 0
+  #inForce: number | null = null
+  #tried: number | null = null
+  #isFollowing = false
+  /** A change was made while the store was away. */
+  #isUntold = false
+  readonly #gather: Timer
+  /** Called after each exchange. */
+  readonly #watchers = new Set<() => void>()
+  #isStarted = false
   #isClosed = false
 
   constructor(options: MembersOptions) {
     this.#options = options
     this.#timer = new Timer(options.clock, true)
-    options.store.redis.defineCommand('fngwReport', { lua: REPORT })
+    this.#gather = new Timer(options.clock, true)
+    const { redis } = options.store
+    redis.defineCommand('fngwReport', { lua: REPORT })
+    redis.defineCommand('fngwChange', { lua: CHANGE })
+  }
+
+  /** What changes from now on is followed; called before the tree is read. Never rejects. */
+  async open(): Promise<void> {
+    const { store, id } = this.#options
+    // What a message says is not used: it is a reason to look into the store.
+    const onMessage = (from: string): void => {
+      if (from !== id && !this.#isClosed && !this.#gather.isSet) this.#gather.set(GATHER_MS, () => void this.report())
+    }
+    void store.listen(this.#channel, onMessage)
+    const change = await store.ask(redis => redis.get(store.key('change'))).catch(() => undefined)
+    this.#inForce = change === undefined ? null : toNumber(change)
   }
 
   /** Never rejects: the store may come later. */
   async start(): Promise<void> {
+    this.#isStarted = true
     await this.report()
     if (!this.#isClosed) this.#timer.set(REPORT_MS, () => void this.start())
   }
 
   /** Reports now, and reads what the others reported. Never rejects. */
   async report(): Promise<void> {
-    if (!this.#isClosed) await this.#exchange(this.#options.report()).catch(() => {})
+    if (this.#isStarted && !this.#isClosed) await this.#exchange(this.#options.report()).catch(() => {})
+  }
+
+  /** Tells the others that the tree was changed, and has been read here. Resolves when all have it in force, or after CHANGE_MS. */
+  async announce(): Promise<ChangeReach> {
+    this.#isUntold = true
+    try {
+      await this.#tell()
+    } catch (error) {
+      return { ...this.#reachOf(Infinity), problem: (error as Error).message }
+    }
+    const change = this.#change
+    await this.report()
+    await new Promise<void>(resolve => {
+      const timer = new Timer(this.#options.clock, true)
+      const end = (): void => {
+        timer.clear()
+        this.#watchers.delete(check)
+        resolve()
+      }
+      const check = (): void => void ((this.#isClosed || this.#others().every(one => one.change >= change)) && end())
+      this.#watchers.add(check)
+      timer.set(CHANGE_MS, end)
+      check()
+    })
+    return this.#reachOf(change)
   }
 
   /** As of the last report, by id. */
@@ -129,18 +210,29 @@ export class Members {
   async close(): Promise<void> {
     this.#isClosed = true
     this.#timer.clear()
+    this.#gather.clear()
+    this.#options.store.ignore(this.#channel)
+    for (const check of [...this.#watchers]) check()
     await this.#exchange(null).catch(() => {})
   }
 
   async #exchange(report: MemberReport | null): Promise<void> {
     const { store, id, clock } = this.#options
-    const text = report === null ? '' : JSON.stringify({ ...report, host: hostname(), pid: process.pid })
+    const text =
+      report === null
+        ? ''
+        : JSON.stringify({ ...report, change: this.#inForce ?? 0, host: hostname(), pid: process.pid })
     const scripts = store.redis as unknown as Scripts
     const release = report?.release ?? ''
     const since = this.#own?.release === release ? this.#own.since : ''
-    const keys = [store.key('gateways'), store.key('gateways', 'seen'), store.key('release', release)]
+    const keys = [
+      store.key('gateways'),
+      store.key('gateways', 'seen'),
+      store.key('release', release),
+      store.key('change'),
+    ]
     const words = [id, text, FORGOTTEN_MS, RELEASE_MS, since]
-    const [now, reports, times] = await store.ask(() => scripts.fngwReport(3, ...keys, ...words))
+    const [now, reports, times, change] = await store.ask(() => scripts.fngwReport(4, ...keys, ...words))
     const seen = new Map(toPairs(times).map(([name, time]) => [name, Number(time)]))
     const members = toPairs(reports).flatMap(([name, json]) => {
       const known = parseReport(json)
@@ -149,7 +241,66 @@ export class Members {
     this.#known = { at: clock.monotonic(), members: members.sort((a, b) => (a.id < b.id ? -1 : 1)) }
     const own = members.find(member => member.id === id)
     if (own !== undefined && report !== null) this.#own = { release, since: String(own.releaseSince) }
+    this.#change = toNumber(change)
+    if (report === null) return
+    if (this.#isUntold) await this.#tell()
+    if (this.#change !== this.#inForce && this.#change !== this.#tried) void this.#follow()
+    for (const check of [...this.#watchers]) check()
   }
+
+  async #tell(): Promise<void> {
+    const { store, id } = this.#options
+    const scripts = store.redis as unknown as Scripts
+    const [before, change] = await store.ask(() => scripts.fngwChange(1, store.key('change'), this.#channel, id))
+    this.#isUntold = false
+    this.#change = toNumber(change)
+    // Otherwise a change of another gateway may have come after the tree was read here.
+    if (toNumber(before) === this.#inForce) this.#inForce = this.#change
+  }
+
+  /** Reads the tree until the last change is in force. */
+  async #follow(): Promise<void> {
+    if (this.#isFollowing) return
+    this.#isFollowing = true
+    try {
+      while (this.#change !== this.#inForce && this.#change !== this.#tried && !this.#isClosed) {
+        const change = this.#change
+        // One that fails is not tried every time that gateways report: the next change is.
+        this.#tried = change
+        await this.#options.follow()
+        this.#inForce = change
+        await this.report()
+        const { store, id } = this.#options
+        await store.ask(redis => redis.publish(this.#channel, id))
+      }
+    } catch {
+      // The log has it.
+    } finally {
+      this.#isFollowing = false
+    }
+  }
+
+  #reachOf(change: number): ChangeReach {
+    const others = this.#others()
+    const release = this.#options.report().release
+    // With another release it has another tree.
+    const missing = others.filter(member => member.change < change || member.release !== release).map(one => one.id)
+    return { gateways: others.length + 1, in_force: others.length + 1 - missing.length, missing }
+  }
+
+  /** The other gateways that are to have a change. */
+  #others(): Member[] {
+    return this.list().filter(({ id, state, isGone }) => id !== this.#options.id && !isGone && state !== 'draining')
+  }
+
+  get #channel(): string {
+    return this.#options.store.key('changes')
+  }
+}
+
+/** Of what the store has: nothing, or what somebody wrote there, is 0. */
+function toNumber(text: string | null): number {
+  return Number(text) || 0
 }
 
 type ParsedReport = Omit<Member, 'id' | 'seenAgoMs' | 'isGone'>
@@ -165,6 +316,7 @@ function parseReport(json: string): ParsedReport | null {
     version: text(given.version),
     release: text(given.release),
     releaseSince: number(given.releaseSince),
+    change: number(given.change),
     addresses: Array.isArray(addresses) ? addresses.slice(0, MAX_ADDRESSES).map(text) : [],
     state: state === 'ready' || state === 'draining' ? state : 'starting',
     startedAt: number(given.startedAt),

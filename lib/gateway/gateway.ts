@@ -124,6 +124,7 @@ class FunctionGateway implements Gateway {
     calls.invoker.spans = await findSpans()
     this.#logWarnings = await journal.open()
     this.#processes = await createOthers()
+    await fleet?.follow(() => reloader.reload(null, 'fleet'))
     await reloader.reload(null, 'start')
     if (!inspect) {
       await runtimes.start()

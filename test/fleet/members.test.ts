@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap'
 import { type MemberReport, Members } from '../../lib/fleet/members.ts'
 import { Store } from '../../lib/fleet/fleet-store.ts'
+import { until } from '../helpers/worker-client.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { type RedisBed, startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
 
@@ -17,15 +18,17 @@ const REPORT: MemberReport = {
   leads: false,
 }
 
-async function member(t: Test, redis: RedisBed, id: string, more: Partial<MemberReport> = {}) {
-  const store = await Store.open({ url: redis.url, prefix: 'm', isRequiredAtStart: true, onLog: () => {} })
+async function member(t: Test, redis: RedisBed, id: string, more: Partial<MemberReport> = {}, prefix = 'm') {
+  const store = await Store.open({ url: redis.url, prefix, isRequiredAtStart: true, onLog: () => {} })
   const clock = new FakeClock()
-  const members = new Members({ store, clock, id, report: () => ({ ...REPORT, ...more }) })
+  const followed: string[] = []
+  const follow = async (): Promise<void> => void followed.push(id)
+  const members = new Members({ store, clock, id, report: () => ({ ...REPORT, ...more }), follow })
   t.teardown(async () => {
     await members.close()
     store.close()
   })
-  return { store, clock, members }
+  return { store, clock, members, followed }
 }
 
 t.test('[fleet/members.1] members of a fleet', { skip: WITHOUT_REDIS }, async t => {
@@ -107,4 +110,129 @@ t.test('[fleet/members.1] members of a fleet', { skip: WITHOUT_REDIS }, async t 
       ['a'],
     )
   })
+
+  await t.test(
+    '[fleet/members.6] a change reaches all gateways, and those that have it in force are counted',
+    async t => {
+      const [one, two] = [await member(t, redis, 'one', {}, 'c'), await member(t, redis, 'two', {}, 'c')]
+      for (const { members } of [one, two]) await members.open()
+      for (const { members } of [one, two, one]) await members.start()
+      t.same([one.followed, two.followed], [[], []], 'nothing was changed yet')
+      const told = one.members.announce()
+      await until(() => {
+        for (const { clock } of [one, two]) clock.advance(10)
+        return two.followed.length > 0
+      })
+      const reach = await settled(told, one.clock, 10)
+      t.same(reach, { gateways: 2, in_force: 2, missing: [] })
+      t.same([one.followed, two.followed], [[], ['two']], 'the one that changed it has read it')
+
+      t.comment('both at once')
+      const both = [one.members.announce(), two.members.announce()]
+      await Promise.all(both.map((announced, i) => settled(announced, [one, two][i]!.clock, 10, [one, two])))
+      await one.members.report()
+      const changes = new Set(one.members.list().map(({ change }) => change))
+      t.equal(changes.size, 1, 'both have the last change')
+
+      t.comment('another release has another tree')
+      const other = await member(t, redis, 'other', { release: 'r2' }, 'c')
+      await other.members.open()
+      await other.members.start()
+      const reached = await settled(one.members.announce(), one.clock, 10, [two, other])
+      t.same(reached, { gateways: 3, in_force: 2, missing: ['other'] })
+      await other.members.close()
+    },
+  )
+
+  await t.test('[fleet/members.7] one that does not follow is named, and a failed reading is tried once', async t => {
+    const one = await member(t, redis, 'one', {}, 'f')
+    const broken = await member(t, redis, 'broken', {}, 'f')
+    let tries = 0
+    const store = broken.store
+    const report = () => REPORT
+    const follow = async (): Promise<void> => {
+      tries += 1
+      throw new Error('the tree cannot be read')
+    }
+    const failing = new Members({ store, clock: broken.clock, id: 'broken', report, follow })
+    t.teardown(() => failing.close())
+    await failing.open()
+    await failing.start()
+    await one.members.open()
+    await one.members.start()
+    const told = one.members.announce()
+    await until(() => {
+      broken.clock.advance(10)
+      return tries > 0
+    })
+    t.same(await settled(told, one.clock, 6000), { gateways: 2, in_force: 1, missing: ['broken'] })
+    await failing.report()
+    await failing.report()
+    t.equal(tries, 1)
+  })
+
+  await t.test(
+    '[fleet/members.8] a gateway that missed the message, and a change that could not be told, are made up for',
+    async t => {
+      const one = await member(t, redis, 'one', {}, 'l')
+      const two = await member(t, redis, 'two', {}, 'l')
+      for (const { members } of [one, two]) await members.open()
+      for (const { members } of [one, two, one]) await members.start()
+      two.store.ignore(two.store.key('changes'))
+      const told = one.members.announce()
+      const seen = await settled(told, one.clock, 6000)
+      t.match(seen, { missing: ['two'] })
+      await two.members.report()
+      await until(() => two.followed.length === 1)
+
+      await redis.end()
+      t.match(await one.members.announce(), {
+        gateways: 2,
+        in_force: 1,
+        missing: ['two'],
+        problem: /^the store does not/,
+      })
+      await redis.begin()
+      await until(() => one.store.problem === null && two.store.problem === null)
+      await one.members.report()
+      await two.members.report()
+      await until(() => two.followed.length === 2)
+    },
+  )
+
+  await t.test(
+    '[fleet/members.9] messages are only reasons to look, and a number that is none counts as 0',
+    async t => {
+      const one = await member(t, redis, 'one', {}, 'h')
+      await one.members.open()
+      await one.members.start()
+      const client = redis.client()
+      for (const text of ['', '{"reload":true}', '../../etc', 'x'.repeat(100_000)])
+        await client.publish(one.store.key('changes'), text)
+      await one.store.redis.ping()
+      one.clock.advance(10)
+      await one.members.report()
+      t.same(one.followed, [], 'nothing was changed')
+      await client.set(one.store.key('change'), 'not a number')
+      await one.members.report()
+      t.same(one.followed, [])
+      t.same(await one.members.announce(), { gateways: 1, in_force: 1, missing: [] })
+    },
+  )
 })
+
+/** What was announced, with the clocks going on meanwhile. */
+async function settled<T>(
+  told: Promise<T>,
+  clock: FakeClock,
+  ms: number,
+  more: { clock: FakeClock }[] = [],
+): Promise<T> {
+  let outcome: { value: T } | null = null
+  void told.then(value => (outcome = { value }))
+  await until(() => {
+    for (const one of [clock, ...more.map(({ clock }) => clock)]) one.advance(ms)
+    return outcome !== null
+  })
+  return outcome!.value
+}
