@@ -95,7 +95,7 @@ interface Message {
 export class FleetJobs implements JobsPart {
   readonly #options: FleetJobsOptions
   readonly #records: JobRecords
-  readonly #parts: JobParts
+  readonly #parts: Pick<JobParts, 'read'>
   readonly #callbacks: JobsOptions['callbacks']
   readonly #queue: Queue
   readonly #worker: Worker
@@ -115,7 +115,6 @@ export class FleetJobs implements JobsPart {
     this.#records = new JobRecords(store)
     this.#parts = {
       read: (id, part) => (part === 'request' ? this.#readRequest(id) : this.#records.readPart(id, part)),
-      write: async (id, part) => this.#records.writePart(id, part),
     }
     this.#callbacks = options.callbacks(this.#parts)
     this.#delayed = DelayedError
@@ -278,7 +277,7 @@ export class FleetJobs implements JobsPart {
     const seq = await this.#records.nextSeq()
     const { job, request } = draftJob(input, this.#options, clock.wall(), () => seq, idempotency)
     if (request.hasBodyPart) {
-      const part = this.#records.writePart(job.id, 'body')
+      const part = this.#records.writeBody(job.id)
       await part.write(input.body!)
       await part.end()
     }
@@ -313,9 +312,11 @@ export class FleetJobs implements JobsPart {
   }
 
   /** With the request that was read already. */
-  #partsOf({ request }: Kept): JobParts {
-    const { read, write } = this.#parts
-    return { write, read: async (id, part) => (part === 'request' ? toReadable(request) : read(id, part)) }
+  #partsOf(begun: Kept): JobParts {
+    return {
+      read: async (id, part) => (part === 'request' ? toReadable(begun.request) : this.#parts.read(id, part)),
+      write: async () => this.#records.writeResult(begun),
+    }
   }
 
   /** A ticket of this gateway. */

@@ -62,6 +62,16 @@ end
 if ARGV[8] ~= '' then redis.call('PUBLISH', ARGV[7], ARGV[8]) end
 return 1`
 
+/** KEYS: job, draft, result. ARGV: step, has a draft, lifetime, bytes of one without a draft. */
+const SAVE_RESULT = `
+if redis.call('HGET', KEYS[1], 'step') ~= ARGV[1] then
+  redis.call('DEL', KEYS[2])
+  return 0
+end
+if ARGV[2] == '1' then redis.call('RENAME', KEYS[2], KEYS[3]) else redis.call('SET', KEYS[3], ARGV[4]) end
+redis.call('PEXPIRE', KEYS[3], ARGV[3])
+return 1`
+
 /** KEYS: job, body, result, jobs, finished, idempotency, set of each state. ARGV: id. */
 const REMOVE = `
 redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
@@ -74,6 +84,7 @@ for i = 7, #KEYS do redis.call('ZREM', KEYS[i], ARGV[1]) end`
 interface Scripts {
   fngwCreate(keys: number, ...words: (string | number)[]): Promise<[string, string?]>
   fngwSave(keys: number, ...words: (string | number)[]): Promise<number>
+  fngwSaveResult(keys: number, ...words: (string | number | Buffer)[]): Promise<number>
   fngwRemove(keys: number, ...words: (string | number)[]): Promise<null>
 }
 
@@ -86,6 +97,7 @@ export class JobRecords {
     const { redis } = store
     redis.defineCommand('fngwCreate', { lua: CREATE })
     redis.defineCommand('fngwSave', { lua: SAVE })
+    redis.defineCommand('fngwSaveResult', { lua: SAVE_RESULT })
     redis.defineCommand('fngwRemove', { lua: REMOVE })
     this.#scripts = redis as unknown as Scripts
   }
@@ -184,9 +196,29 @@ export class JobRecords {
     return Readable.from(this.#pieces(key, size), { objectMode: false })
   }
 
-  /** A part of one piece is written at once, a longer one to a draft that is renamed at its end. */
-  writePart(id: string, part: 'body' | 'result'): PartWriter {
-    const key = this.#store.key('part', id, part)
+  writeBody(id: string): PartWriter {
+    const key = this.#store.key('part', id, 'body')
+    return this.#writePart(async (draft, bytes) => {
+      await this.#store.ask(async redis => {
+        if (bytes !== null) return redis.set(key, bytes)
+        await redis.rename(draft, key)
+        return redis.persist(key)
+      })
+    })
+  }
+
+  /** The result of an attempt replaces none of a later one: it is kept only while the job is at the step with which the attempt began. */
+  writeResult({ job, step }: Kept): PartWriter {
+    return this.#writePart(async (draft, bytes) => {
+      const keys = [this.#store.key('job', job.id), draft, this.#store.key('part', job.id, 'result')]
+      const words = [step, Number(bytes === null), LIFETIME_MS, bytes ?? '']
+      const isKept = await this.#store.ask(() => this.#scripts.fngwSaveResult(3, ...keys, ...words))
+      if (isKept === 0) throw new Error('another gateway went on with the job')
+    })
+  }
+
+  /** @param keep - a draft, or the bytes of a part of one piece */
+  #writePart(keep: (draft: string, bytes: Buffer | null) => Promise<void>): PartWriter {
     const draft = this.#store.key('draft', randomBytes(8).toString('hex'))
     const ask = <T>(work: (redis: Redis) => Promise<T>): Promise<T> => this.#store.ask(work)
     let held: Uint8Array[] = []
@@ -211,14 +243,8 @@ export class JobRecords {
         if (size > PIECE_BYTES) await append()
       },
       end: async () => {
-        if (!isDrafted) {
-          const bytes = Buffer.concat(held)
-          await ask(redis => (part === 'body' ? redis.set(key, bytes) : redis.set(key, bytes, 'PX', LIFETIME_MS)))
-          return
-        }
-        await append()
-        await ask(redis => redis.rename(draft, key))
-        await ask(redis => (part === 'body' ? redis.persist(key) : redis.pexpire(key, LIFETIME_MS)))
+        if (isDrafted) await append()
+        await keep(draft, isDrafted ? null : Buffer.concat(held))
       },
       discard: async () => {
         if (isDrafted) await ask(redis => redis.del(draft)).catch(() => {})

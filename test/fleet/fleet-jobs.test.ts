@@ -11,6 +11,7 @@ import type { JobsPart } from '../../lib/jobs/jobs.ts'
 import type { JobEventRecord } from '../../lib/observe/events.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { answer, makeJobs, untilStopped } from '../helpers/jobs-bed.ts'
+import { startLink } from '../helpers/link.ts'
 import { type RedisBed, startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
 import { makeTree } from '../helpers/tree.ts'
 
@@ -31,13 +32,26 @@ interface Bed {
   cut: () => void
 }
 
+interface FleetBed extends Bed {
+  /** Resolves when a matching line was logged. */
+  logged: (pattern: RegExp) => Promise<unknown>
+}
+
 /** A gateway's jobs in the fleet of `prefix`. */
-async function join(t: Test, redis: RedisBed, prefix: string, options: Partial<FleetJobsOptions> = {}): Promise<Bed> {
+async function join(
+  t: Test,
+  redis: RedisBed,
+  prefix: string,
+  options: Partial<FleetJobsOptions> = {},
+): Promise<FleetBed> {
   const logs: string[] = []
-  const onLog = (_level: string, message: string): void => void logs.push(message)
+  const onLog = (_level: string, message: string): void => {
+    logs.push(message)
+    for (const look of waiting) look()
+  }
+  const waiting = new Set<() => void>()
   const store = await Store.open({ url: redis.url, prefix, isRequiredAtStart: true, onLog })
   const events: JobEventRecord[] = []
-  const waiting = new Set<() => void>()
   const functions = [makeFn({ policy: { methods: ['GET', 'POST'] } })]
   const jobs = new FleetJobs(
     {
@@ -72,18 +86,25 @@ async function join(t: Test, redis: RedisBed, prefix: string, options: Partial<F
     store.close()
   })
   await jobs.start()
-  const reached: Bed['reached'] = (id, ...states) =>
+  const found = <T>(find: () => T | undefined): Promise<T> =>
     new Promise(resolve => {
       const look = (): void => {
-        const found = events.find(event => event.id === id && states.includes(event.state))
-        if (found === undefined) return
+        const one = find()
+        if (one === undefined) return
         waiting.delete(look)
-        resolve(found)
+        resolve(one)
       }
       waiting.add(look)
       look()
     })
-  return { jobs, events, logs, reached, cut: () => store.close() }
+  return {
+    jobs,
+    events,
+    logs,
+    reached: (id, ...states) => found(() => events.find(event => event.id === id && states.includes(event.state))),
+    logged: pattern => found(() => logs.find(line => pattern.test(line))),
+    cut: () => store.close(),
+  }
 }
 
 /** One table for both kinds of jobs: what a client sees is the same. */
@@ -310,6 +331,41 @@ t.test('[fleet/fleet-jobs.1] jobs of a fleet', { skip: WITHOUT_REDIS }, async t 
       await server.begin()
       await reached(record.id, 'done')
       t.match(await jobs.get(record.id), { status: 'done', attempt: 1 })
+    },
+  )
+
+  await t.test(
+    '[fleet/fleet-jobs.13] a gateway that was cut off for longer than its hold runs nothing twice, and its late end is dropped',
+    async t => {
+      const link = await startLink(t, redis.port)
+      const runs: string[] = []
+      let finish: () => void = () => {}
+      const finished = new Promise<void>(resolve => (finish = resolve))
+      const runAt = (gateway: string, until: Promise<void>): Partial<FleetJobsOptions> => ({
+        lockMs: 500,
+        call: async request => {
+          runs.push(`${gateway} ${(request.trigger as { attempt: number }).attempt}`)
+          await until
+          return answer(request, 200, gateway)
+        },
+      })
+      const far = { ...redis, url: `redis://127.0.0.1:${link.port}` }
+      const cutOff = await join(t, far, 'nine', runAt('cut off', finished))
+      const { id } = (await cutOff.jobs.create({ ...HELLO, max_attempts: 2, retry_delay_ms: 0 })).record
+      await cutOff.reached(id, 'running')
+      link.cut()
+      const other = await join(t, redis, 'nine', runAt('other', Promise.resolve()))
+      await other.reached(id, 'done')
+      finish()
+      await cutOff.logged(new RegExp(`^the end of job ${id} waits for the store: `))
+      // What it sent while it was cut off arrives now.
+      link.mend()
+      await cutOff.logged(new RegExp(`^the end of job ${id} is dropped: another gateway went on with it$`))
+      t.same(runs, ['cut off 1', 'other 2'])
+      for (const { jobs } of [cutOff, other]) {
+        t.match(await jobs.get(id), { status: 'done', attempt: 2 })
+        t.equal(String(await readWhole((await jobs.result(id)).result!.body as never)), 'other')
+      }
     },
   )
 

@@ -6,6 +6,7 @@ import { ScheduleRunner } from '../../lib/scheduler/schedule-runner.ts'
 import { Schedule } from '../../lib/scheduler/schedule.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
+import { startLink } from '../helpers/link.ts'
 import { type RedisBed, startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
 
 const STATE: ScheduleState = {
@@ -26,6 +27,10 @@ async function gateway(t: Test, redis: RedisBed, id: string, prefix: string) {
     store.close()
   })
   return { store, clock, lease, losses: () => losses }
+}
+
+async function untilAnswered(store: Store): Promise<void> {
+  for (;;) if (await store.ask(client => client.ping()).catch(() => null)) return
 }
 
 t.test('[fleet/schedule-lease.1] schedules of a fleet', { skip: WITHOUT_REDIS }, async t => {
@@ -60,6 +65,26 @@ t.test('[fleet/schedule-lease.1] schedules of a fleet', { skip: WITHOUT_REDIS },
     await a.lease.close()
     t.equal(b.lease.isLeader, true, 'what ends gives up its own lease only')
     t.match(await redis.client().get(b.store.key('leader')), /^b#2$/)
+  })
+
+  await t.test('[fleet/schedule-lease.2] a write that arrives after a partition changes nothing', async t => {
+    const link = await startLink(t, redis.port)
+    const a = await gateway(t, { ...redis, url: `redis://127.0.0.1:${link.port}` }, 'a', 'cut')
+    const b = await gateway(t, redis, 'b', 'cut')
+    await a.lease.open()
+    link.cut()
+    await t.rejects(a.lease.save(new Map([['node/f@default', STATE]])), { message: /^the store does not answer: / })
+    t.same([a.losses(), a.lease.isLeader], [1, false])
+    await redis.client().del(b.store.key('leader'))
+    t.ok('states' in (await b.lease.open()))
+    const state = { ...STATE, doneUpTo: 1_700_000_040_000 }
+    await b.lease.save(new Map([['node/f@default', state]]))
+    link.mend()
+    await untilAnswered(a.store)
+    t.same(await a.lease.open(), { heldBy: 'gateway b' })
+    t.match(JSON.parse((await redis.client().hget(b.store.key('schedules'), 'node/f@default'))!), {
+      done_up_to: state.doneUpTo / 1000,
+    })
   })
 
   await t.test('[fleet/schedule-lease.3] a lease is renewed, and given up when that fails for too long', async t => {
