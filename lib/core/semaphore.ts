@@ -1,4 +1,4 @@
-/** Limits on concurrent work: in all (`Semaphore`), and of one key (`KeyedMutex`). */
+/** Limits on concurrent work: in all (`Semaphore`), of one key (`KeyedMutex`), and on the items of a list (`mapSome`). */
 
 /** @typeParam Waiter - identifies waiting work, for `putFirst` */
 export class Semaphore<Waiter = unknown> {
@@ -56,4 +56,24 @@ export class KeyedMutex {
     this.#last.set(key, end)
     return done
   }
+}
+
+const AT_ONCE = 16
+
+/** The results of work on each item, in their order. Once one has failed no other begins. */
+export async function mapSome<T, R>(
+  items: readonly T[],
+  work: (item: T) => Promise<R>,
+  atOnce = AT_ONCE,
+): Promise<R[]> {
+  const results: R[] = []
+  // A generator: the loop that fails ends it for all.
+  const left = (function* () {
+    yield* items.entries()
+  })()
+  const next = async (): Promise<void> => {
+    for (const [at, item] of left) results[at] = await work(item)
+  }
+  await Promise.all(Array.from({ length: atOnce }, next))
+  return results
 }

@@ -120,16 +120,6 @@ export function tryRead(path: string): string | null {
   return orNull(() => readFileSync(path, 'utf8'))
 }
 
-const AT_ONCE = 16
-
-export async function mapSome<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
-  const results: R[] = []
-  for (let at = 0; at < items.length; at += AT_ONCE) {
-    results.push(...(await Promise.all(items.slice(at, at + AT_ONCE).map(work))))
-  }
-  return results
-}
-
 export function isFolder(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
 }

@@ -6,10 +6,12 @@ import { statfs } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Settings } from '../config/settings.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
 import type { Clock } from '../core/clock.ts'
 import { orNull, type Warning } from '../core/errors.ts'
 import { readDescriptorLimit } from '../core/host.ts'
 import { RUNTIMES, type RuntimeName } from '../core/identity.ts'
+import { mapSome } from '../core/semaphore.ts'
 import type { DirNode } from '../discovery/snapshot.ts'
 import { namesIn, OwnFolder } from '../files/own-folder.ts'
 import { RootLock } from '../files/root-lock.ts'
@@ -306,18 +308,15 @@ async function checkFunctions({ catalog, runtimes }: Examined, loads: boolean): 
   const id = 'function.load'
   const all = [...catalog.functions.values()].filter(({ runtime }) => byName.has(runtime))
   const failed: DoctorCheck[] = []
-  const waiting = all.values()
-  const work = async (): Promise<void> => {
-    for (const fn of waiting) {
-      const error = loads ? await dispatcher.tryLoad(fn, LOAD_MS) : dispatcher.loadErrorOf(fn.key)
-      if (error === null) continue
-      const { file, line, hint = 'Correct the file and save it.' } = error.detail ?? {}
-      const place = file === undefined ? '' : ` (${file}${line === undefined ? '' : `:${line}`})`
-      failed.push(check(id, `${fn.key}: ${error.message}${place}`, 'error', hint))
-    }
+  const load = async (fn: FunctionVersion): Promise<void> => {
+    const error = loads ? await dispatcher.tryLoad(fn, LOAD_MS) : dispatcher.loadErrorOf(fn.key)
+    if (error === null) return
+    const { file, line, hint = 'Correct the file and save it.' } = error.detail ?? {}
+    const place = file === undefined ? '' : ` (${file}${line === undefined ? '' : `:${line}`})`
+    failed.push(check(id, `${fn.key}: ${error.message}${place}`, 'error', hint))
   }
-  // Two at a time: each is a process, and some are built first.
-  await Promise.all([work(), work()])
+  // Each is a process, and some are built first.
+  await mapSome(all, load, 2)
   failed.sort((a, b) => (a.message < b.message ? -1 : 1))
   const counted = toCount(all.length - failed.length)
   return [check(id, loads ? `${counted} loaded` : `${counted} without a known failure`), ...failed]

@@ -9,8 +9,10 @@
 import { existsSync } from 'node:fs'
 import { open, readFile } from 'node:fs/promises'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { getOrMake } from '../core/collections.ts'
 import { GatewayError, toGatewayError, type Warning } from '../core/errors.ts'
 import { isObject } from '../core/json.ts'
+import { mapSome } from '../core/semaphore.ts'
 import { packageFile } from '../runtime/package-files.ts'
 import type { Exchange, Step } from './exchange.ts'
 import { type HandlerHints, type OpenApiFacts, toOpenApi } from './openapi.ts'
@@ -134,10 +136,8 @@ export class DocsPage {
       exchange.responder.sendError(exchange, new GatewayError('NOT_FOUND', 'not found'))
       return
     }
-    const packed = this.#files.get(name) ?? readPacked(name, file)
-    this.#files.set(name, packed)
     try {
-      sendPackedFile(exchange, await packed)
+      sendPackedFile(exchange, await getOrMake(this.#files, name, () => readPacked(name, file)))
     } catch (cause) {
       this.#files.delete(name)
       const text = `${name} is not installed: run "npm install" in the sources, or install the package again`
@@ -213,22 +213,16 @@ export function createOpenApiStep({ routes, functions, publicBaseUrl, isClaimed,
 /** Hints stand at the top of a file; the rest is not read. */
 const HINT_BYTES = 16 * 1024
 const HINT_LINES = 80
-/** Files read at a time. */
-const READERS = 16
 
 const HINT = /^\s*(?:#|\/\/|--|\*|\/\*+)\s*@(summary|query|body|content_type)\s+(.+?)\s*(?:\*\/)?$/
 
 /** An unreadable handler has no hints: its calls say why. */
 async function readHints(functions: readonly FunctionVersion[]): Promise<Map<string, HandlerHints>> {
   const hints = new Map<string, HandlerHints>()
-  const left = [...functions]
-  const read = async (): Promise<void> => {
-    for (let fn = left.pop(); fn !== undefined; fn = left.pop()) {
-      const text = await readStart(fn.entryPath).catch(() => null)
-      if (text !== null) hints.set(fn.key, parseHints(text))
-    }
-  }
-  await Promise.all(Array.from({ length: READERS }, read))
+  await mapSome(functions, async ({ key, entryPath }) => {
+    const text = await readStart(entryPath).catch(() => null)
+    if (text !== null) hints.set(key, parseHints(text))
+  })
   return hints
 }
 

@@ -469,13 +469,23 @@ class FunctionMetrics {
 
   /** Families of functions that were called, in pieces. */
   *toText(): Generator<string> {
-    for (const [name, type, help, toText] of FUNCTION_FAMILIES)
-      yield* toFamily(
-        name,
-        type,
-        help,
-        this.#toTexts(series => toText(series, name)),
-      )
+    const calls = 'fn_invocations_total'
+    const ended = this.#toTexts(({ labels, durations }) =>
+      ofEachClass(labels, (index, classLabels) => toCount(calls, classLabels, durations.countOf(index))),
+    )
+    yield* toFamily(calls, 'counter', 'Calls of functions that ended, through every door.', ended)
+    const time = 'fn_invocation_duration_seconds'
+    const times = this.#toTexts(({ labels, durations }) =>
+      ofEachClass(labels, (index, classLabels) => durations.toText(index, time, classLabels)),
+    )
+    const whole = 'From the request, or the start of an internal call, to the whole answer.'
+    yield* toFamily(time, 'histogram', whole, times)
+    const wait = 'fn_queue_wait_seconds'
+    const waited = this.#toTexts(({ labels, waits }) => waits.toText(0, wait, labels))
+    yield* toFamily(wait, 'histogram', 'Waiting for a slot, of calls that waited.', waited)
+    const cold = 'fn_cold_starts_total'
+    const starts = this.#toTexts(({ labels, coldStarts }) => toCount(cold, labels, coldStarts))
+    yield* toFamily(cold, 'counter', 'Calls given to a worker that was still starting.', starts)
   }
 
   *#toTexts(toText: (series: Series) => string): Generator<string> {
@@ -483,39 +493,9 @@ class FunctionMetrics {
   }
 }
 
-type FunctionFamily = [name: string, type: FamilyType, help: string, toText: (series: Series, name: string) => string]
-
-const FUNCTION_FAMILIES: readonly FunctionFamily[] = [
-  [
-    'fn_invocations_total',
-    'counter',
-    'Calls of functions that ended, through every door.',
-    ({ labels, durations }, name) =>
-      ofEachClass(labels, (index, classLabels) => {
-        const count = durations.countOf(index)
-        return count === 0 ? '' : toSample(name, classLabels, count)
-      }),
-  ],
-  [
-    'fn_invocation_duration_seconds',
-    'histogram',
-    'From the request, or the start of an internal call, to the whole answer.',
-    ({ labels, durations }, name) =>
-      ofEachClass(labels, (index, classLabels) => durations.toText(index, name, classLabels)),
-  ],
-  [
-    'fn_queue_wait_seconds',
-    'histogram',
-    'Waiting for a slot, of calls that waited.',
-    ({ labels, waits }, name) => waits.toText(0, name, labels),
-  ],
-  [
-    'fn_cold_starts_total',
-    'counter',
-    'Calls given to a worker that was still starting.',
-    ({ labels, coldStarts }, name) => (coldStarts === 0 ? '' : toSample(name, labels, coldStarts)),
-  ],
-]
+function toCount(name: string, labels: string, count: number): string {
+  return count === 0 ? '' : toSample(name, labels, count)
+}
 
 function ofEachClass(labels: string, toText: (index: number, labels: string) => string): string {
   return CLASSES.map((status, index) => toText(index, `${labels},status_class="${status}"`)).join('')

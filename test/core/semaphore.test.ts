@@ -1,7 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import { backoffDelay } from '../../lib/core/clock.ts'
-import { KeyedMutex, Semaphore } from '../../lib/core/semaphore.ts'
+import { KeyedMutex, mapSome, Semaphore } from '../../lib/core/semaphore.ts'
 
 /** Work that ends when it is told to. */
 function makeWork() {
@@ -93,3 +93,26 @@ t.test('[runtime/daemon.7] a delay grows by its factor up to its bound', async t
     [1000, 4000, 16_000],
   )
 })
+
+t.test(
+  '[dependencies/install.3] work on a list: a few items at a time, results in order, and none begins after a failure',
+  async t => {
+    const { started, ends, work } = makeWork()
+    const results = mapSome(['a', 'b', 'c'], name => work(name)(), 2)
+    await turn()
+    t.same(started, ['a', 'b'])
+    ends.get('b')!()
+    await turn()
+    t.same(started, ['a', 'b', 'c'], 'a slow item holds up no other')
+    ends.get('c')!()
+    ends.get('a')!()
+    t.same(await results, ['a', 'b', 'c'])
+    const failing = mapSome(['d', 'e', 'f'], name => work(name)(), 2)
+    await turn()
+    ends.get('d')!(new Error('no disk'))
+    await t.rejects(failing, { message: 'no disk' })
+    ends.get('e')!()
+    await turn()
+    t.same(started.slice(3), ['d', 'e'])
+  },
+)
