@@ -6,6 +6,10 @@ import { toText } from './text.mjs'
 
 const MAX_MESSAGE = 16 * 1024
 const MAX_STACK_BYTES = 8 * 1024
+/** Frames whose local variables are shown, variables of each, and characters of a value. */
+const LOCALS = { frames: 4, variables: 10, characters: 60 }
+/** `(` */
+const PARENTHESIS = 40
 /** `users/handler.lua:12: text`, as Lua says where. */
 const PLACE = /^(?!\[string )([^\n:]+):(\d+): /
 /** The first line of a traceback that is in a file. */
@@ -52,6 +56,32 @@ function toUsersFrames(traceback) {
   return text.trimEnd()
 }
 
+/**
+ * Where an error was raised first: a coroutine and an `error` that raises a caught error again put their own place before it.
+ * @param {string} message
+ * @returns {{ 0: string, 1: string, 2: string, end: number } | null} the place, its file, its line; and where the text behind it begins
+ */
+function toInnermostPlace(message) {
+  let found = null
+  let end = 0
+  for (let match = PLACE.exec(message); match !== null; match = PLACE.exec(message.slice(end))) {
+    end += match[0].length
+    found = { 0: match[0], 1: /** @type {string} */ (match[1]), 2: /** @type {string} */ (match[2]), end }
+  }
+  return found
+}
+
+/**
+ * The frames of a coroutine that failed are gone when its error arrives.
+ * @param {string} traceback
+ * @param {{ 1: string, 2: string } | null} place
+ */
+function withPlace(traceback, place) {
+  if (place === null) return traceback
+  const frame = `\t${place[1]}:${place[2]}: `
+  return traceback.includes(`\n${frame}`) ? traceback : traceback.replace('\n', `\n${frame}raised here\n`)
+}
+
 /** Calls functions of one state, and describes what they raise. */
 export class Failures {
   #vm
@@ -59,19 +89,22 @@ export class Failures {
   #values
   #writer
   #root
+  #showsLocals
   /** Traceback of the last error. */
   #stack = ''
 
   /**
    * @param {import('./sandbox.mjs').State} state
    * @param {string} root - functions root, full path
+   * @param {boolean} showsLocals - true shows local variables in the stack, for the developer
    */
-  constructor({ vm, L, values, writer }, root) {
+  constructor({ vm, L, values, writer }, root, showsLocals) {
     this.#vm = vm
     this.#L = L
     this.#values = values
     this.#writer = writer
     this.#root = root
+    this.#showsLocals = showsLocals
   }
 
   /**
@@ -100,15 +133,16 @@ export class Failures {
     const message = text.length > MAX_MESSAGE ? `${text.slice(0, MAX_MESSAGE)}...` : text
     /** @type {Failure} */
     const failure = { code, message }
-    const place = PLACE.exec(message) ?? TRACED_PLACE.exec(this.#stack)
+    const said = toInnermostPlace(message)
+    const place = said ?? TRACED_PLACE.exec(this.#stack)
     if (place !== null) {
       failure.file = resolve(this.#root, /** @type {string} */ (place[1]))
       failure.line = Number(place[2])
       // File and line have fields of their own, so the message need not repeat them. That of a load failure keeps them: it is
       // all that some readers see.
-      if (code === 'exception' && message.startsWith(place[0])) failure.message = message.slice(place[0].length)
+      if (code === 'exception' && said !== null) failure.message = message.slice(said.end)
     }
-    if (this.#stack !== '') failure.stack = toUsersFrames(this.#stack)
+    if (this.#stack !== '') failure.stack = toUsersFrames(withPlace(this.#stack, said))
     const hint = HINTS.find(([pattern]) => pattern.test(message))
     if (hint !== undefined) failure.hint = hint[1]
     return failure
@@ -118,9 +152,50 @@ export class Failures {
   #handleMessage = L => {
     const { lua, lauxlib } = this.#vm
     lauxlib.luaL_traceback(L, L, null, 1)
-    this.#stack = toText(lua.lua_tostring(L, -1)).replaceAll('[JS]', '[C]')
+    const traceback = toText(lua.lua_tostring(L, -1)).replaceAll('[JS]', '[C]')
+    this.#stack = this.#showsLocals ? this.#addLocals(L, traceback) : traceback
     lua.lua_settop(L, 1)
     return 1
+  }
+
+  /** Below each line of a traceback the local variables of its function. @param {any} L @param {string} traceback */
+  #addLocals(L, traceback) {
+    let frames = 0
+    const lines = traceback.split('\n').map((line, level) => {
+      // The first line is the title, so that the number of a line is its level.
+      if (level === 0 || line.startsWith('\t[C]: ') || frames === LOCALS.frames) return line
+      frames += 1
+      return [line, ...this.#listLocals(L, level)].join('\n')
+    })
+    return lines.join('\n')
+  }
+
+  /** @param {any} L @param {number} level @returns {string[]} */
+  #listLocals(L, level) {
+    const { lua } = this.#vm
+    const frame = new lua.lua_Debug()
+    const found = []
+    if (!lua.lua_getstack(L, level, frame)) return []
+    for (let n = 1; found.length < LOCALS.variables; n++) {
+      const name = lua.lua_getlocal(L, frame, n)
+      if (name === null) break
+      // Others are the interpreter's own, such as `(*temporary)`.
+      if (name[0] !== PARENTHESIS) found.push(`\t\t${toText(name)} = ${this.#show(L)}`)
+      lua.lua_settop(L, -2)
+    }
+    return found
+  }
+
+  /** The value on top of the stack, without a call of its `__tostring`. @param {any} L */
+  #show(L) {
+    const { lua } = this.#vm
+    const type = lua.lua_type(L, -1)
+    if (type === lua.LUA_TNIL) return 'nil'
+    if (type === lua.LUA_TBOOLEAN) return String(lua.lua_toboolean(L, -1))
+    if (type === lua.LUA_TNUMBER) return toText(lua.lua_tostring(L, -1))
+    if (type !== lua.LUA_TSTRING) return this.#vm.typeName(topOf(L))
+    const text = toText(bytesOf(topOf(L).value).subarray(0, LOCALS.characters * 4))
+    return JSON.stringify(text.length > LOCALS.characters ? `${text.slice(0, LOCALS.characters)}...` : text)
   }
 
   /** An error value as text: its own, its `__tostring`, its field `message` or `error`, or its JSON. @param {any} value */

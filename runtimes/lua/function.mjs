@@ -58,7 +58,7 @@ export class LuaFunction {
     this.#files = new SourceFiles(fn.root, fn.dir, fn.reader ?? null)
     host.files = this.#files
     host.env = fn.env
-    this.#failures = new Failures(state, fn.root)
+    this.#failures = new Failures(state, fn.root, fn.production !== true)
     try {
       this.#handler = new Loader(state, this.#failures, this.#files, fn).load()
     } finally {

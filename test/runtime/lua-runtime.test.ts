@@ -523,7 +523,10 @@ t.test('[runtime/lua-runtime.17] what a handler raises is told with file, line a
   t.equal(error?.status, 500)
   t.equal(error?.detail?.file, 'deep/handler.lua')
   t.equal(error?.detail?.line, 2)
-  t.match(error?.detail?.stack, /deep\/handler\.lua:2: in upvalue 'inner'\n\tdeep\/handler\.lua:4: in function/)
+  t.match(
+    error?.detail?.stack,
+    /deep\/handler\.lua:2: in upvalue 'inner'\n\t\tx = "1"\n\tdeep\/handler\.lua:4: in function/,
+  )
   t.notMatch(error?.detail?.stack, /\[C\]|\[JS\]|\.mjs/, 'only frames of the function')
   site.add(
     'far',
