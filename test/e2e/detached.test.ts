@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { commandOf, isRunning, statusOf } from '../helpers/processes.ts'
-import { LANGUAGES, run, serve } from './shell-handlers.ts'
+import { LANGUAGES, type Language, run, serve } from './shell-handlers.ts'
 import { until } from '../helpers/worker-client.ts'
 
 t.setTimeout(240_000)
@@ -55,7 +55,7 @@ for (const isolation of ['process', 'user'] as const) {
       await gateway.reload()
       for (const language of languages) t.equal(await run(gateway, language, 'echo built'), 'built')
       const ends = { 'is killed': 'exec sleep 1000', 'ends by itself': 'kill -KILL $PPID; exec sleep 1000' }
-      for (const language of languages) {
+      const endAll = async (language: Language): Promise<void> => {
         for (const [how, end] of Object.entries(ends)) {
           const file = join(folder, language)
           writeFileSync(file, '')
@@ -71,7 +71,7 @@ for (const isolation of ['process', 'user'] as const) {
           for (const pid of pids.filter(isRunning)) process.kill(pid, 'SIGKILL')
           t.equal(await run(gateway, language, 'echo again'), 'again')
         }
-        if (isolation === 'process' || NO_PERL) continue
+        if (isolation === 'process' || NO_PERL) return
         const uid = await run(gateway, language, 'id -u')
         t.match(await run(gateway, language, `${RUN_AWAY} exec sleep 1000`), /^status 504/, language)
         t.equal(await run(gateway, language, 'echo again'), 'again')
@@ -81,6 +81,7 @@ for (const isolation of ['process', 'user'] as const) {
         await until(() => !isThere(), 20_000).catch(() => {})
         t.notOk(isThere(), `${language}: nothing runs away`)
       }
+      await Promise.all(languages.map(endAll))
     },
   )
 }

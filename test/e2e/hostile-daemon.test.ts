@@ -80,7 +80,7 @@ async function recovers(gateway: Gateway, path = '/hit'): Promise<boolean> {
   const until = performance.now() + 15_000
   while (performance.now() < until) {
     if ((await statusOf(gateway, path, 12_000)) === 200) return true
-    await new Promise(resolve => setTimeout(resolve, 50))
+    await new Promise(resolve => setTimeout(resolve, 5))
   }
   return false
 }
@@ -318,10 +318,11 @@ const CALL_ATTACKS: Record<string, Attack> = {
 t.test(
   '[reliability.1, reliability.2] a worker may answer anything: each call ends once, and the next one works',
   async t => {
-    for (const maxInflight of [0, 1]) {
+    t.jobs = 2
+    const attackAll = async (t: Test, maxInflight: number): Promise<void> => {
       const { daemon, gateway } = await serve(t)
       for (const [name, { act, allowed, isEndless }] of Object.entries(CALL_ATTACKS)) {
-        await t.test(`${name} (max_inflight ${maxInflight})`, async t => {
+        await t.test(name, async t => {
           daemon.reform()
           daemon.onWorkerStart = peer => peer.send(KIND.ready, 0, { max_inflight: maxInflight })
           const [path, limitMs] = isEndless || allowed.includes(504) ? ['/hit', 4000] : ['/patient', PATIENT_MS]
@@ -349,6 +350,10 @@ t.test(
         })
       }
     }
+    const runs = [0, 1].map(maxInflight =>
+      t.test(`max_inflight ${maxInflight}`, { buffered: true }, t => attackAll(t, maxInflight)),
+    )
+    await Promise.all(runs)
   },
 )
 
@@ -432,22 +437,34 @@ const START_ATTACKS: Record<string, (daemon: HostileDaemon) => void> = {
 }
 
 t.test('[reliability.1, reliability.3] a daemon may answer a start with anything', async t => {
-  for (const [name, attack] of Object.entries(START_ATTACKS)) {
-    await t.test(name, async t => {
-      const { daemon, gateway } = await serve(t, { timeout_ms: 15_000 }, fastClock)
-      attack(daemon)
-      const statuses = await Promise.all(Array.from({ length: 4 }, () => statusOf(gateway, '/hit', 5000)))
-      t.same(
-        statuses.filter(status => ![200, 500, 502, 503, 504].includes(status as number)),
-        [],
-        `${statuses}`,
-      )
-      t.equal(await statusOf(gateway, '/other', 10_000), 200, 'another function')
-      daemon.reform()
-      t.ok(await recovers(gateway), 'serves when the daemon does')
-      t.equal(activeOf(gateway), 0)
-    })
+  // One after the other: by the fast clock a Lua thread must load within a second.
+  let lastStart: Promise<unknown> = Promise.resolve()
+  const startBed = async (t: Test): Promise<Bed> => {
+    const bed = await serve(t, { timeout_ms: 15_000 }, fastClock)
+    await statusOf(bed.gateway, '/other', 10_000)
+    return bed
   }
+  const attackStart = async (t: Test, attack: (daemon: HostileDaemon) => void): Promise<void> => {
+    const started = lastStart.then(() => startBed(t))
+    lastStart = started
+    const { daemon, gateway } = await started
+    attack(daemon)
+    const statuses = await Promise.all(Array.from({ length: 4 }, () => statusOf(gateway, '/hit', 5000)))
+    t.same(
+      statuses.filter(status => ![200, 500, 502, 503, 504].includes(status as number)),
+      [],
+      `${statuses}`,
+    )
+    t.equal(await statusOf(gateway, '/other', 10_000), 200, 'another function')
+    daemon.reform()
+    t.ok(await recovers(gateway), 'serves when the daemon does')
+    t.equal(activeOf(gateway), 0)
+  }
+  t.jobs = 5
+  const runs = Object.entries(START_ATTACKS).map(([name, attack]) =>
+    t.test(name, { buffered: true }, t => attackStart(t, attack)),
+  )
+  await Promise.all(runs)
 })
 
 t.test(
