@@ -1,6 +1,7 @@
 /**
- * Tests that run once more in another version of Node: those of node and TypeScript handlers, of HTTP, of embedding and of
- * the examples. The program is fetched from the package registry once; where that is not possible, the reason is told.
+ * Tests that also run in another version of Node, because versions differ there: Node and TypeScript handlers, HTTP, daemons and
+ * V8 flags. test/package.test.ts runs the installed program and an embedding program in both versions. The program is fetched from
+ * the package registry once; where that is not possible, the reason is told.
  */
 
 import { execFile } from 'node:child_process'
@@ -11,12 +12,9 @@ import { promisify } from 'node:util'
 const MAJOR = 24
 const FETCH_TIMEOUT_MS = 180_000
 const FILES = [
-  'test/e2e/examples.test.ts',
   'test/e2e/http.test.ts',
   'test/e2e/streaming.test.ts',
-  'test/gateway/gateway.test.ts',
-  'test/http/inject.test.ts',
-  'test/http/public.test.ts',
+  'test/gateway/gateway.host-process.test.ts',
   'test/http/respond.test.ts',
   'test/http/server.test.ts',
   'test/runtime/daemon.test.ts',
