@@ -109,7 +109,7 @@ t.test('[console/function.13] what is typed is what is saved, however busy the p
   const typed = `// ${'abcdefghijklmnopqrstuvwxyz0123456789'.repeat(6)}`.slice(0, 200)
   await withPage(t, pageOf(url, 'node/hello@default', '?tab=code'), async page => {
     const editor = page.getByRole('textbox', { name: 'Code of hello/handler.mjs' })
-    for (const delay of [0, 30]) {
+    for (const delay of [0, 10]) {
       await editor.click()
       await page.keyboard.press('Control+Home')
       let isTyping = true
