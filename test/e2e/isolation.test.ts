@@ -69,11 +69,12 @@ t.test(
 )
 
 /** One gateway for the tests of a level: compiled functions take seconds. */
-let isolated: Promise<{ gateway: Gateway; root: string }> | null = null
+let isolated: Promise<{ gateway: Gateway; root: string; go: string | null }> | null = null
 const serveIsolated = () => (isolated ??= startIsolated())
 async function startIsolated() {
-  const go = LANGUAGES.includes('go') ? { go: await startedGo(t) } : {}
-  return serve(t, LANGUAGES, { isolation: 'user', isolationFiles: 'close', binaries: { python: PYTHON, ...go } })
+  const go = LANGUAGES.includes('go') ? await startedGo(t) : null
+  const binaries = { python: PYTHON, ...(go !== null && { go }) }
+  return { ...(await serve(t, LANGUAGES, { isolation: 'user', isolationFiles: 'close', binaries })), go }
 }
 
 const NO_ROOT =
@@ -151,7 +152,7 @@ t.test(
   async t => {
     const { gateway, root } = await serveIsolated()
     const pids = new Map<Language, number>()
-    for (const language of LANGUAGES) pids.set(language, await pidOf(gateway, language))
+    await Promise.all(LANGUAGES.map(async language => pids.set(language, await pidOf(gateway, language))))
     const daemons = childrenOf(process.pid).filter(pid => /daemon\.(?:mjs|py|php)/.test(commandOf(pid)))
     t.ok(daemons.length >= 1)
     for (const pid of daemons.filter(pid => commandOf(pid).includes('daemon.php')))
@@ -213,8 +214,8 @@ const STARTS = {
 const QUICK = LANGUAGES.filter(language => language === 'node' || language === 'python' || language === 'php')
 
 /** The tree of the isolated gateway, which is closed: what it built is there already. */
-async function prepareTree(): Promise<string> {
-  const { gateway, root } = await serveIsolated()
+async function prepareTree(): Promise<{ root: string; go: string | null }> {
+  const { gateway, root, go } = await serveIsolated()
   await gateway.close()
   for (const language of QUICK) {
     const [file, source] = HANDLERS[language]
@@ -223,7 +224,7 @@ async function prepareTree(): Promise<string> {
     const config = '{"timeout_ms": 500, "invoke": {"methods": ["POST"]}}'
     writeFileSync(join(root, `${language}-stuck`, 'fn.config.json'), config)
   }
-  return root
+  return { root, go }
 }
 
 const DAEMON = /runtimes\/\w+\/daemon\.(?:mjs|py|php)/
@@ -239,9 +240,14 @@ for (const [name, prefix] of Object.entries(STARTS)) {
       skip: NO_ROOT,
     },
     async t => {
-      const root = await prepareTree()
+      const { root, go } = await prepareTree()
       const runtimes = [...new Set(LANGUAGES.map(language => (language === 'ts' ? 'node' : language)))].join(',')
-      const env = { FN_ISOLATION: 'user', FN_ISOLATION_FILES: 'close', FN_PYTHON_BIN: PYTHON }
+      const env = {
+        FN_ISOLATION: 'user',
+        FN_ISOLATION_FILES: 'close',
+        FN_PYTHON_BIN: PYTHON,
+        ...(go !== null && { FN_GO_BIN: go }),
+      }
       const args = ['run', root, '--native', '--port', '0', '--runtimes', runtimes]
       const fngw = await startCli(args, { cwd: root, env, prefix })
       t.teardown(() => void fngw.child.kill('SIGKILL'))
@@ -251,7 +257,9 @@ for (const [name, prefix] of Object.entries(STARTS)) {
         return answer.status === 200 ? text : `status ${answer.status}: ${text}`
       }
       const workers = new Map<Language, number>()
-      for (const language of LANGUAGES) workers.set(language, Number(await ask(language, 'echo $PPID')))
+      await Promise.all(
+        LANGUAGES.map(async language => workers.set(language, Number(await ask(language, 'echo $PPID')))),
+      )
       const started = fngw.child.pid!
       const all = [started, ...descendantsOf(started)]
       const gateway = name === 'a user with two capabilities' ? started : childrenOf(started)[0]!
@@ -259,7 +267,7 @@ for (const [name, prefix] of Object.entries(STARTS)) {
       t.equal(daemons.length, runtimes.split(',').length)
       for (const pid of all) t.notMatch(statusOf(pid), /^[UG]id:.*\s0\b/m, `not root: ${commandOf(pid).slice(0, 80)}`)
       for (const pid of [gateway, ...daemons]) t.match(statusOf(pid), /^Uid:(?:\s20000){4}$/m)
-      for (const language of LANGUAGES) {
+      const attack = async (language: Language): Promise<void> => {
         const status = statusOf(workers.get(language)!)
         for (const set of ['CapPrm', 'CapEff', 'CapAmb'])
           t.match(status, new RegExp(`^${set}:\\s0+$`, 'm'), `${language}: ${set}`)
@@ -284,13 +292,13 @@ for (const [name, prefix] of Object.entries(STARTS)) {
         )
         t.equal(await ask(language, 'echo $OWN'), `${SECRET}-${language}`)
       }
-      for (const language of QUICK) {
+      const endInTime = async (language: Language): Promise<void> => {
         const pids = await hang(ask, `${language}-stuck`)
         t.match(await pids.answer, /^status 504/, language)
         await until(() => !pids.list().some(isRunning), 30_000)
         t.pass(`${language}: what a worker started is killed with it`)
       }
-      for (const language of QUICK) {
+      const endWithDaemon = async (language: Language): Promise<void> => {
         const pids = await hang(ask, language)
         const daemon = daemonsOf(gateway).find(pid => commandOf(pid).includes(`/${language}-1.sock`))!
         process.kill(daemon, 'SIGKILL')
@@ -305,6 +313,9 @@ for (const [name, prefix] of Object.entries(STARTS)) {
         await until(isServed, 30_000).catch(() => {})
         t.equal(last, 'again', 'the next daemon can start workers too')
       }
+      await Promise.all(LANGUAGES.map(attack))
+      await Promise.all(QUICK.map(endInTime))
+      await Promise.all(QUICK.map(endWithDaemon))
       const folder = await ask('node', 'cd $TMPDIR/../../.. && pwd')
       const left = [started, ...descendantsOf(started)]
       fngw.child.kill('SIGTERM')
@@ -434,7 +445,7 @@ t.test(
     const fngw = await startCli(args, { cwd: tree.root, env })
     t.teardown(() => void fngw.child.kill('SIGKILL'))
     const mark = { 'X-Fngw-Request': '1' }
-    for (const language of languages) {
+    const callAll = async (language: (typeof languages)[number]): Promise<void> => {
       const call = async (path: string, headers: object = mark, send?: string): Promise<string> => {
         const body = JSON.stringify({ url: `${fngw.url}${path}`, headers, send })
         const response = await fetch(`${fngw.url}/${language}`, { method: 'POST', body })
@@ -460,6 +471,7 @@ t.test(
       t.match(health, /^200 /, 'health is open')
       t.notMatch(health, tree.root, 'and names no path')
     }
+    await Promise.all(languages.map(callAll))
     const login = await fetch(`${fngw.url}/_fn/login`, {
       method: 'POST',
       headers: mark,
