@@ -99,20 +99,18 @@ export function makeRoot(t: Test, languages: readonly Language[]): ReturnType<ty
  * @returns full path of the program, for FN_GO_BIN
  */
 export async function startedGo(t: Test): Promise<string> {
-  const [program, home] = ['echo $(command -v go)', 'go env GOCACHE'].map(command =>
-    execFileSync('sh', ['-c', command], { encoding: 'utf8' }).trim(),
-  )
-  // Next to this user's own cache, which may hold gigabytes of other programs and is copied for each user here.
-  const cache = `${home}-fngw-test`
-  const bed = makeBuilds({ 'go/handler.go': HANDLERS.go[1] }, { hostEnv: { GOCACHE: cache } })
+  const bed = makeBuilds({ 'go/handler.go': HANDLERS.go[1] })
   await bed.builds.prepare(bed.fn('go/handler.go'))
   await bed.close()
+  const [program, cache] = ['echo $(command -v go)', 'go env GOCACHE'].map(command =>
+    execFileSync('sh', ['-c', command], { encoding: 'utf8' }).trim(),
+  )
   const tree = makeTree()
   t.teardown(() => tree.cleanup())
   const own = '"$HOME/.cache/go-build"'
   const copy = `[ "$1" != build ] || [ -e ${own} ] || { mkdir -p "$HOME/.cache" && cp -R '${tree.path('cache')}' ${own}; }`
   tree.write({ go: `#!/bin/sh\n${copy}\nexec '${program}' "$@"\n` })
-  execFileSync('cp', ['-R', cache, tree.path('cache')])
+  execFileSync('cp', ['-R', cache!, tree.path('cache')])
   execFileSync('chmod', ['-R', 'a+rX', tree.root])
   chmodSync(tree.path('go'), 0o755)
   return tree.path('go')
