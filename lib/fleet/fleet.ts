@@ -56,7 +56,7 @@ export class Fleet {
       },
     })
     this.console = new FleetConsole(store)
-    this.lease = new ScheduleLease({ store, clock, id: this.id })
+    this.lease = new ScheduleLease({ store, clock, id: this.id, rivals: () => this.#members.rivals() })
   }
 
   /** @throws GatewayError that names what is wrong: a package, the URL, the server */

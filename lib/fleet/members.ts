@@ -77,8 +77,9 @@ export interface MemberReport {
   /** Of its machine over the last minute: runnable threads, and processors to run them. */
   loadAverage: number
   cpus: number
-  /** True for the one that runs the schedules. */
+  /** True for the one that runs the schedules; whether it would. */
   leads: boolean
+  canLead: boolean
 }
 
 /** A gateway as the fleet shows it. */
@@ -207,6 +208,18 @@ export class Members {
     return this.list().some(({ id, isGone }) => !isGone && id !== this.#options.id)
   }
 
+  /** Whether gateways that are ready have another release, by its age. A gateway that is not ready yet takes nothing over. */
+  rivals(): { hasNewer: boolean; hasOlder: boolean } {
+    const members = this.list()
+    const own = members.find(({ id }) => id === this.#options.id)
+    const others = members.filter(
+      one => !one.isGone && one.state === 'ready' && one.canLead && own !== undefined && one.release !== own.release,
+    )
+    const isNewer = (one: Member): boolean =>
+      one.releaseSince > own!.releaseSince || (one.releaseSince === own!.releaseSince && one.release > own!.release)
+    return { hasNewer: others.some(isNewer), hasOlder: others.some(one => !isNewer(one)) }
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true
     this.#timer.clear()
@@ -325,6 +338,8 @@ function parseReport(json: string): ParsedReport | null {
     loadAverage: number(given.loadAverage),
     cpus: number(given.cpus),
     leads: given.leads === true,
+    // Versions without the field can.
+    canLead: given.canLead !== false,
     host: text(given.host),
     pid: number(given.pid),
   }

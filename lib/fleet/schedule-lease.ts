@@ -2,6 +2,12 @@
  * The schedules of a fleet: one gateway leads, which is the one that holds the lease, and keeps their states in the store. Every write
  * contains the lease: a gateway that has lost it without noticing is refused, and a run that it cannot note does not begin.
  * Spec: page fleet/schedule-lease.
+ *
+ *   newest release   holds `leader`       runs all schedules of its tree     states in `schedules`
+ *   an older one     holds `leader:old`   runs those that are not in there   states in `schedules:old`
+ *
+ * A gateway whose role changes (a newer release came, or the newer one is gone) begins nothing more, notes the end of what runs, and
+ * then asks for the other lease.
  */
 
 import { type Clock, Timer } from '../core/clock.ts'
@@ -33,21 +39,52 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if ARGV[2] == '0' then redis.call('DEL', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 1`
 
-/** KEYS: lease, states. ARGV: lease, then key and state in turn; '' deletes. */
+/**
+ * KEYS: lease, states of the newest release, of older ones. ARGV: lease, ms for which states of older releases are kept or '' where there
+ * is no older gateway, then key and state in turn; '' deletes.
+ */
 const SAVE = `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-for i = 2, #ARGV, 2 do
-  if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[2], ARGV[i]) else redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
+for i = 3, #ARGV, 2 do
+  local key, state = ARGV[i], ARGV[i + 1]
+  if state ~= '' then
+    redis.call('HSET', KEYS[2], key, state)
+  else
+    local before = redis.call('HGET', KEYS[2], key)
+    if before and ARGV[2] ~= '' then
+      redis.call('HSET', KEYS[3], key, before)
+      redis.call('PEXPIRE', KEYS[3], ARGV[2])
+    end
+    redis.call('HDEL', KEYS[2], key)
+  end
 end
+return 1`
+
+/** As SAVE, for an older release: of what the newest one has nothing is written. */
+const SAVE_OLD = `
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+for i = 3, #ARGV, 2 do
+  if ARGV[i + 1] ~= '' and redis.call('HEXISTS', KEYS[2], ARGV[i]) == 1 then return 0 end
+end
+for i = 3, #ARGV, 2 do
+  if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[3], ARGV[i]) else redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1]) end
+end
+redis.call('PEXPIRE', KEYS[3], ARGV[2])
 return 1`
 
 /** Keys of states in one command. */
 const BATCH = 500
+/** Milliseconds for which states are kept that only older releases have. */
+const OLD_STATES_MS = 86_400_000
+
+type Role = 'newest' | 'older'
+const LEASES: Readonly<Record<Role, readonly string[]>> = { newest: ['leader'], older: ['leader', 'old'] }
 
 interface Scripts {
   fngwAcquire(keys: number, ...words: (string | number)[]): Promise<[string, number]>
   fngwRenew(keys: number, ...words: (string | number)[]): Promise<number>
   fngwKeep(keys: number, ...words: (string | number)[]): Promise<number>
+  fngwKeepOld(keys: number, ...words: (string | number)[]): Promise<number>
 }
 
 interface ScheduleLeaseOptions {
@@ -55,6 +92,8 @@ interface ScheduleLeaseOptions {
   clock: Clock
   /** Of this gateway. */
   id: string
+  /** Whether live gateways have a newer release than this one, or an older one. */
+  rivals: () => { hasNewer: boolean; hasOlder: boolean }
 }
 
 export class ScheduleLease implements ScheduleStore {
@@ -64,6 +103,14 @@ export class ScheduleLease implements ScheduleStore {
   readonly #scripts: Scripts
   /** null while another gateway leads. */
   #lease: string | null = null
+  /** Of the lease that is held, or was held last. */
+  #role: Role = 'newest'
+  /** Schedules of the newest release, which an older one leaves alone. */
+  #elsewhere: ReadonlySet<string> = new Set()
+  /** Keys of runs that were noted and have not ended. */
+  readonly #running = new Set<string>()
+  /** Another role waits: nothing begins any more. */
+  #isYielding = false
   /** Monotonic, ms: until then no other gateway can have it. */
   #heldUntil = 0
   readonly #timer: Timer
@@ -75,6 +122,7 @@ export class ScheduleLease implements ScheduleStore {
     redis.defineCommand('fngwAcquire', { lua: ACQUIRE })
     redis.defineCommand('fngwRenew', { lua: RENEW })
     redis.defineCommand('fngwKeep', { lua: SAVE })
+    redis.defineCommand('fngwKeepOld', { lua: SAVE_OLD })
     this.#scripts = redis as unknown as Scripts
   }
 
@@ -86,18 +134,20 @@ export class ScheduleLease implements ScheduleStore {
     const { store, id, clock } = this.#options
     try {
       const asked = clock.monotonic()
-      const keys = [store.key('leader'), store.key('leases')]
+      const role = this.#wantedRole
+      const keys = [store.key(...LEASES[role]), store.key('leases')]
       const [lease, isOurs] = await store.ask(() => this.#scripts.fngwAcquire(2, ...keys, id, LEASE_MS))
       if (isOurs === 0) return { heldBy: `gateway ${lease.slice(0, lease.lastIndexOf('#'))}` }
       this.#lease = lease
+      this.#role = role
+      this.#isYielding = false
+      this.#running.clear()
       this.#heldUntil = asked + LEASE_MS
       this.#renewLater()
-      const states = new Map<string, ScheduleState>()
-      for (const [key, text] of Object.entries(await store.ask(redis => redis.hgetall(store.key('schedules'))))) {
-        const state = toScheduleState(parseObject(text))
-        if (state !== null) states.set(key, state)
-      }
-      return { states, warnings: [] }
+      const [newest, old] = [await this.#read('schedules'), await this.#read('schedules', 'old')]
+      this.#elsewhere = new Set(role === 'older' ? newest.keys() : [])
+      // What the newest release has not is what older ones had: after a step back it goes on from there.
+      return { states: role === 'older' ? old : new Map([...old, ...newest]), elsewhere: this.#elsewhere, warnings: [] }
     } catch (error) {
       this.#lease = null
       this.#timer.clear()
@@ -113,32 +163,80 @@ export class ScheduleLease implements ScheduleStore {
   async save(changes: KeptStates): Promise<void> {
     const { store } = this.#options
     const all = [...changes]
+    const begun = all.filter(([key, state]) => state?.running != null && !this.#running.has(key))
+    if (this.#isYielding && begun.length > 0) throw new Error('gateways of another release take over the schedules')
+    // Counted before they are kept: meanwhile the lease must not be given up.
+    for (const [key] of begun) this.#running.add(key)
     for (let at = 0; at < all.length; at += BATCH) {
       if (this.#lease === null) throw new Error('another gateway may lead')
       const words = all
         .slice(at, at + BATCH)
         .flatMap(([key, state]) => [key, state === null ? '' : JSON.stringify(toStateRecord(state))])
-      const keys = [store.key('leader'), store.key('schedules')]
+      const isOld = this.#role === 'older'
+      const keepMs = isOld || this.#options.rivals().hasOlder ? OLD_STATES_MS : ''
+      const keys = [store.key(...LEASES[this.#role]), store.key('schedules'), store.key('schedules', 'old')]
+      const args = [...keys, this.#lease, keepMs, ...words]
       const isKept = await store
-        .ask(() => this.#scripts.fngwKeep(2, ...keys, this.#lease!, ...words))
+        .ask(() => (isOld ? this.#scripts.fngwKeepOld(3, ...args) : this.#scripts.fngwKeep(3, ...args)))
         .catch(error => {
           this.#lose()
           throw error
         })
       if (isKept === 1) continue
+      // Refused for a schedule of the newest release, it may still hold its lease.
+      if (this.#lease !== null) await this.#giveUp(this.#lease)
       this.#lose()
       throw new Error('another gateway leads')
     }
+    for (const [key, state] of all) if (state?.running == null) this.#running.delete(key)
+    if (this.#isYielding) await this.#yield()
   }
 
   async flush(): Promise<void> {}
 
   async close(): Promise<void> {
     this.#timer.clear()
-    const { store } = this.#options
     const lease = this.#lease
     this.#lease = null
-    if (lease !== null) await store.ask(() => this.#scripts.fngwRenew(1, store.key('leader'), lease, 0)).catch(() => {})
+    if (lease !== null) await this.#giveUp(lease)
+  }
+
+  get #wantedRole(): Role {
+    return this.#options.rivals().hasNewer ? 'older' : 'newest'
+  }
+
+  async #read(...names: string[]): Promise<Map<string, ScheduleState>> {
+    const { store } = this.#options
+    const states = new Map<string, ScheduleState>()
+    for (const [key, text] of Object.entries(await store.ask(redis => redis.hgetall(store.key(...names))))) {
+      const state = toScheduleState(parseObject(text))
+      if (state !== null) states.set(key, state)
+    }
+    return states
+  }
+
+  async #giveUp(lease: string): Promise<void> {
+    const { store } = this.#options
+    const key = store.key(...LEASES[this.#role])
+    await store.ask(() => this.#scripts.fngwRenew(1, key, lease, 0)).catch(() => {})
+  }
+
+  /** Gives the lease up when nothing runs any more, so that no run is taken for one that was interrupted. */
+  async #yield(): Promise<void> {
+    const lease = this.#lease
+    this.#isYielding = true
+    if (this.#running.size > 0 || lease === null) return
+    await this.#giveUp(lease)
+    this.#lose()
+  }
+
+  /** Whether this gateway should have another lease, or leave other schedules alone. */
+  async #hasOtherRole(): Promise<boolean> {
+    const { store } = this.#options
+    if (this.#wantedRole !== this.#role) return true
+    if (this.#role === 'newest') return false
+    const keys = await store.ask(redis => redis.hkeys(store.key('schedules'))).catch(() => null)
+    return keys !== null && (keys.length !== this.#elsewhere.size || keys.some(key => !this.#elsewhere.has(key)))
   }
 
   #renewLater(): void {
@@ -151,13 +249,17 @@ export class ScheduleLease implements ScheduleStore {
     if (lease === null) return
     const asked = clock.monotonic()
     const isOurs = await store
-      .ask(() => this.#scripts.fngwRenew(1, store.key('leader'), lease, LEASE_MS))
+      .ask(() => this.#scripts.fngwRenew(1, store.key(...LEASES[this.#role]), lease, LEASE_MS))
       .catch(() => null)
     if (this.#lease !== lease) return
     if (isOurs === 1) this.#heldUntil = asked + LEASE_MS
     // The store may come back before the lease has ended.
     if (isOurs === 0 || clock.monotonic() + RENEW_MS >= this.#heldUntil) this.#lose()
-    else this.#renewLater()
+    else {
+      this.#renewLater()
+      const mustYield = this.#isYielding || (await this.#hasOtherRole())
+      if (mustYield && this.#lease === lease) await this.#yield()
+    }
   }
 
   #lose(): void {

@@ -282,6 +282,7 @@ class FunctionGateway implements Gateway {
       queuedCalls: slots.reduce((sum, { queued }) => sum + queued, 0),
       loadAverage: Math.round(loadavg()[0]! * 100) / 100,
       cpus: availableParallelism(),
+      canLead: this.settings.schedulerEnabled,
     }
   }
 

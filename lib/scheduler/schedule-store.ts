@@ -49,6 +49,12 @@ export const NEW_STATE: Readonly<ScheduleState> = {
 /** null: the schedule is gone. */
 export type KeptStates = ReadonlyMap<string, ScheduleState | null>
 
+interface OpenedSchedules {
+  states: Map<string, ScheduleState>
+  elsewhere?: ReadonlySet<string>
+  warnings: Warning[]
+}
+
 /** The gateway that holds the store of a root is the one that runs its schedules. */
 export interface ScheduleStore {
   /** Called when the right to run the schedules is lost: another gateway has it, or may have it. */
@@ -57,9 +63,9 @@ export interface ScheduleStore {
   readonly isShared: boolean
   /**
    * Takes the right to run the schedules, and reads what was kept.
-   * @returns who has that right, in words, instead of the states
+   * @returns who has that right, in words, instead of the states; `elsewhere`: keys of schedules that another gateway runs all the same
    */
-  open(): Promise<{ states: Map<string, ScheduleState>; warnings: Warning[] } | { heldBy: string }>
+  open(): Promise<OpenedSchedules | { heldBy: string }>
   /** The kept states, for a gateway that runs no schedules: takes no right and writes nothing. Never throws. */
   peek(): ReadonlyMap<string, ScheduleState>
   /** Keeps changes; they survive the end of the process when this resolves. @throws Error when they cannot be kept */

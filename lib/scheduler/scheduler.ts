@@ -125,6 +125,8 @@ export class Schedules {
   #isStarted = false
   #isClosed = false
   #heldBy: string | null = null
+  /** Keys of schedules that another gateway runs, although this one runs others. */
+  #elsewhere: ReadonlySet<string> = new Set()
   #warnings: readonly Warning[] = []
 
   constructor(options: SchedulesOptions) {
@@ -137,7 +139,7 @@ export class Schedules {
   }
 
   get warnings(): readonly Warning[] {
-    if (this.#heldBy === null) return this.#warnings
+    if (this.#heldBy === null || this.#entries.size === 0) return this.#warnings
     const message = `schedules do not run here: another gateway of this root runs them (${this.#heldBy})`
     const hint = 'They run here as soon as that one has ended.'
     return [...this.#warnings, { code: 'SCHEDULES_ELSEWHERE', path: '.svc/gateway.lock', message, hint }]
@@ -151,7 +153,7 @@ export class Schedules {
     for (const fn of functions.values()) {
       if (!isScheduled(fn)) continue
       const entry = this.#take(fn, now)
-      if (entry.hasChanged) changes.set(fn.key, entry.schedule.state)
+      if (entry.hasChanged && !this.#elsewhere.has(fn.key)) changes.set(fn.key, entry.schedule.state)
       rules.add(entry.schedule.state.rule)
     }
     for (const [key, entry] of this.#entries) {
@@ -212,6 +214,8 @@ export class Schedules {
     if (entry.schedule.policy === null) throw new GatewayError('CONFLICT', `the schedule of ${fn.key} is switched off`)
     if (this.#heldBy !== null)
       throw new GatewayError('CONFLICT', `another gateway runs the schedules of this root (${this.#heldBy})`)
+    if (this.#elsewhere.has(fn.key))
+      throw new GatewayError('CONFLICT', `a gateway of a newer release runs the schedule of ${fn.key}`)
     this.#options.queue.remove(entry)
     return this.#runner.runNow(entry)
   }
@@ -259,13 +263,16 @@ export class Schedules {
   #place(entry: Entry): void {
     const { queue } = this.#options
     const due = entry.schedule.nextDue
-    const waits = this.#kept !== null && !this.#isClosed && entry.stop === null && !entry.isGone && due < Infinity
+    const isHere = this.#kept !== null && !this.#elsewhere.has(entry.schedule.fn.key)
+    const waits = isHere && !this.#isClosed && entry.stop === null && !entry.isGone && due < Infinity
     if (waits) queue.put(entry, due)
     else queue.remove(entry)
   }
 
   #open(): Promise<void> {
-    const isNeeded = this.#kept === null && !this.#isClosed && this.#entries.size > 0 && !this.#takeover.isSet
+    // A release without schedules takes over too: those of an older one are known by what it has not.
+    const hasUse = this.#entries.size > 0 || this.#options.store.isShared
+    const isNeeded = this.#kept === null && !this.#isClosed && hasUse && !this.#takeover.isSet
     if (isNeeded) this.#opening ??= this.#openNow().finally(() => (this.#opening = null))
     return this.#opening ?? Promise.resolve()
   }
@@ -275,7 +282,8 @@ export class Schedules {
     const opened = await store.open()
     if (this.#isClosed) return
     if ('heldBy' in opened) {
-      if (this.#heldBy === null) this.#options.onLog('warn', `another gateway runs the schedules (${opened.heldBy})`)
+      if (this.#heldBy === null && this.#entries.size > 0)
+        this.#options.onLog('warn', `another gateway runs the schedules (${opened.heldBy})`)
       this.#heldBy = opened.heldBy
       this.#takeover.set(TAKEOVER_MS, () => void this.#open())
       return
@@ -284,11 +292,12 @@ export class Schedules {
     this.#warnings = opened.warnings
     for (const { message } of opened.warnings) this.#options.onLog('warn', message)
     this.#kept = opened.states
+    this.#elsewhere = opened.elsewhere ?? new Set()
     const now = clock.wall()
     const changes = new Map<string, ScheduleState | null>()
     for (const [key, entry] of this.#entries) {
       this.#restore(entry, now)
-      changes.set(key, entry.schedule.state)
+      if (!this.#elsewhere.has(key)) changes.set(key, entry.schedule.state)
       this.#place(entry)
     }
     // Of functions that went while no gateway was there.

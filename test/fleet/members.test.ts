@@ -16,6 +16,7 @@ const REPORT: MemberReport = {
   loadAverage: 0.5,
   cpus: 2,
   leads: false,
+  canLead: true,
 }
 
 async function member(t: Test, redis: RedisBed, id: string, more: Partial<MemberReport> = {}, prefix = 'm') {
@@ -80,6 +81,27 @@ t.test('[fleet/members.1] members of a fleet', { skip: WITHOUT_REDIS }, async t 
       await later.members.close()
     },
   )
+
+  await t.test('[fleet/members.10] ready gateways of another release are newer or older', async t => {
+    const old = await member(t, redis, 'old', {}, 'r')
+    await old.members.start()
+    t.same(old.members.rivals(), { hasNewer: false, hasOlder: false })
+    const idle = await member(t, redis, 'idle', { release: 'r2', canLead: false }, 'r')
+    const starting = await member(t, redis, 'starting', { release: 'r2', state: 'starting' }, 'r')
+    const same = await member(t, redis, 'same', {}, 'r')
+    for (const { members } of [idle, starting, same, old]) await members.start()
+    t.same(old.members.rivals(), { hasNewer: false, hasOlder: false }, 'one that takes nothing over does not count')
+    t.same(starting.members.rivals(), { hasNewer: false, hasOlder: true })
+    const young = await member(t, redis, 'young', { release: 'r2' }, 'r')
+    for (const { members } of [young, old]) await members.start()
+    t.same(
+      [young.members.rivals(), old.members.rivals()],
+      [
+        { hasNewer: false, hasOlder: true },
+        { hasNewer: true, hasOlder: false },
+      ],
+    )
+  })
 
   await t.test('[fleet/members.5] a report that is damaged or forged has the types of a report', async t => {
     const client = redis.client()

@@ -7,6 +7,7 @@ import { Schedule } from '../../lib/scheduler/schedule.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
 import { startLink } from '../helpers/link.ts'
+import { until } from '../helpers/worker-client.ts'
 import { type RedisBed, startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
 
 const STATE: ScheduleState = {
@@ -19,14 +20,15 @@ const STATE: ScheduleState = {
 async function gateway(t: Test, redis: RedisBed, id: string, prefix: string) {
   const store = await Store.open({ url: redis.url, prefix, isRequiredAtStart: true, onLog: () => {} })
   const clock = new FakeClock()
-  const lease = new ScheduleLease({ store, clock, id })
+  const rivals = { hasNewer: false, hasOlder: false }
+  const lease = new ScheduleLease({ store, clock, id, rivals: () => rivals })
   let losses = 0
   lease.onLost = () => losses++
   t.teardown(async () => {
     await lease.close()
     store.close()
   })
-  return { store, clock, lease, losses: () => losses }
+  return { store, clock, lease, rivals, losses: () => losses }
 }
 
 async function untilAnswered(store: Store): Promise<void> {
@@ -38,7 +40,7 @@ t.test('[fleet/schedule-lease.1] schedules of a fleet', { skip: WITHOUT_REDIS },
 
   await t.test('[fleet/schedule-lease.1] one gateway leads and hands over what it kept', async t => {
     const [a, b] = [await gateway(t, redis, 'a', 'one'), await gateway(t, redis, 'b', 'one')]
-    t.same(await a.lease.open(), { states: new Map(), warnings: [] })
+    t.match(await a.lease.open(), { states: new Map(), warnings: [] })
     t.same(await b.lease.open(), { heldBy: 'gateway a' })
     t.same([a.lease.isLeader, b.lease.isLeader], [true, false])
     const many = new Map(Array.from({ length: 1200 }, (_, i) => [`node/f${i}@default`, STATE]))
@@ -129,5 +131,68 @@ t.test('[fleet/schedule-lease.1] schedules of a fleet', { skip: WITHOUT_REDIS },
     await idle()
     t.equal(calls, 0)
     t.same(schedule.state, due)
+  })
+
+  await t.test('[fleet/schedule-lease.6] a newer release takes over when nothing runs any more', async t => {
+    const [old, young] = [await gateway(t, redis, 'old', 'six'), await gateway(t, redis, 'young', 'six')]
+    const [both, only, fresh] = ['node/both@default', 'node/only@default', 'node/fresh@default']
+    const running = { ...STATE, running: 1 }
+    const later = { ...STATE, next: STATE.next! + 60_000 }
+    await old.lease.open()
+    await old.lease.save(
+      new Map([
+        [both, running],
+        [only, STATE],
+      ]),
+    )
+    old.rivals.hasNewer = true
+    young.rivals.hasOlder = true
+    const leader = () => redis.client().get(old.store.key('leader'))
+    old.clock.advance(LEASE_MS / 4)
+    // Twice there and back: what followed the renewal is done then.
+    for (let i = 0; i < 2; i++) await old.store.ask(client => client.ping())
+    await t.rejects(old.lease.save(new Map([[only, running]])), { message: /of another release take over/ })
+    t.equal(await leader(), 'old#1', 'a run goes on')
+    t.match(await young.lease.open(), { heldBy: 'gateway old' })
+    await old.lease.save(new Map([[both, later]]))
+    t.same([old.losses(), await leader()], [1, null])
+
+    const waiting = await old.lease.open()
+    t.same('states' in waiting && waiting.elsewhere, new Set([both, only]), 'until the newer release says what it has')
+    const taken = await young.lease.open()
+    t.same(
+      'states' in taken && taken.states,
+      new Map([
+        [both, later],
+        [only, STATE],
+      ]),
+    )
+    await young.lease.save(
+      new Map([
+        [both, later],
+        [fresh, STATE],
+        [only, null],
+      ]),
+    )
+    old.clock.advance(LEASE_MS / 4)
+    await until(() => old.losses() === 2)
+    const kept = await old.lease.open()
+    t.same('states' in kept && [kept.states, kept.elsewhere], [new Map([[only, STATE]]), new Set([both, fresh])])
+    t.same([old.lease.isLeader, young.lease.isLeader], [true, true])
+    await old.lease.save(new Map([[only, later]]))
+    await t.rejects(old.lease.save(new Map([[both, running]])), { message: 'another gateway leads' })
+    t.equal(JSON.parse((await redis.client().hget(old.store.key('schedules'), both))!).running, null)
+
+    t.comment('the newer release is gone')
+    await young.lease.close()
+    old.rivals.hasNewer = false
+    const back = await old.lease.open()
+    t.same('states' in back && [...back.states].sort(), [
+      [both, later],
+      [fresh, STATE],
+      [only, later],
+    ])
+    t.same('states' in back && back.elsewhere, new Set())
+    t.match(await leader(), /^old#/)
   })
 })

@@ -34,6 +34,7 @@ export class MemoryStore implements ScheduleStore {
   readonly kept = new Map<string, ScheduleState>()
   heldBy: string | null = null
   warnings: Warning[] = []
+  elsewhere: ReadonlySet<string> = new Set()
   /** Set: saving fails with it. */
   broken: Error | null = null
   saves = 0
@@ -44,7 +45,7 @@ export class MemoryStore implements ScheduleStore {
   async open(): ReturnType<ScheduleStore['open']> {
     if (this.heldBy !== null) return { heldBy: this.heldBy }
     this.#isOpen = true
-    return { states: new Map(this.kept), warnings: this.warnings }
+    return { states: new Map(this.kept), elsewhere: this.elsewhere, warnings: this.warnings }
   }
 
   peek(): ReadonlyMap<string, ScheduleState> {

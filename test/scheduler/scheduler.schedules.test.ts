@@ -1,5 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
+import { NEW_STATE } from '../../lib/scheduler/schedule-store.ts'
 import { TAKEOVER_MS } from '../../lib/scheduler/scheduler.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { makeFn } from '../helpers/fn.ts'
@@ -311,3 +312,42 @@ t.test('[scheduler/schedule.15] after a time without a gateway one run makes up 
   t.equal(second.calls.length, 2)
   await second.close()
 })
+
+t.test('[fleet/schedule-lease.7] schedules that another gateway runs are left alone until it does no more', async t => {
+  const store = new MemoryStore()
+  const [mine, theirs] = [scheduled('mine'), scheduled('theirs')]
+  store.elsewhere = new Set([theirs.key])
+  const bed = makeSchedules(store, new FakeClock())
+  bed.answer = () => 200
+  bed.adopt(mine, theirs)
+  await bed.start()
+  await bed.pass(120_000)
+  t.ok(bed.calls.length > 0)
+  t.notOk(bed.calls.some(call => call.startsWith('theirs')))
+  t.same([...store.kept.keys()], [mine.key], 'nothing is kept about it')
+  bed.adopt(mine, scheduled('theirs', { everySeconds: 30 }, '2'))
+  await bed.pass(60_000)
+  t.same([...store.kept.keys()], [mine.key])
+  store.elsewhere = new Set()
+  store.onLost!()
+  await bed.pass(60_000)
+  t.ok(bed.calls.some(call => call.startsWith('theirs')))
+  await bed.close()
+})
+
+t.test(
+  '[fleet/schedule-lease.7] a gateway without schedules asks for a shared store, and warns about nothing',
+  async t => {
+    const store = new MemoryStore()
+    Object.assign(store, { isShared: true, heldBy: 'gateway a' })
+    store.kept.set('node/gone@default', { ...NEW_STATE })
+    const bed = makeSchedules(store, new FakeClock())
+    bed.adopt()
+    await bed.start()
+    t.same([bed.schedules.warnings, bed.logs], [[], []])
+    store.heldBy = null
+    await bed.pass(TAKEOVER_MS)
+    t.equal(store.kept.size, 0, 'what its tree does not have is not of its release')
+    await bed.close()
+  },
+)
