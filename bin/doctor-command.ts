@@ -2,6 +2,7 @@
 
 import { createServer } from 'node:net'
 import { systemClock } from '../lib/core/clock.ts'
+import { GatewayError } from '../lib/core/errors.ts'
 import { OwnFolder } from '../lib/files/own-folder.ts'
 import { RootLock } from '../lib/files/root-lock.ts'
 import { createGateway, type DoctorCheck, type GatewayOptions, SettingsError } from '../lib/index.ts'
@@ -17,7 +18,11 @@ export interface DoctorFlags {
 }
 
 /** Nothing of the tree runs while it is examined, and no log is written. */
-const FOR_CHECKS: GatewayOptions = { accessLog: false, logFiles: false, schedulerEnabled: false, jobsEnabled: false }
+const FOR_CHECKS: GatewayOptions = {
+  ...{ accessLog: false, logFiles: false, schedulerEnabled: false, jobsEnabled: false },
+  // A store that cannot be used is one of the checks.
+  storeRequired: false,
+}
 
 const MARKS = { ok: ['green', 'ok     '], warning: ['yellow', 'warning'], error: ['red', 'error  '] } as const
 
@@ -62,6 +67,11 @@ async function examineAll(options: GatewayOptions, flags: DoctorFlags, output: O
       await gateway.close()
     }
   } catch (error) {
+    // The packages of a fleet are missing.
+    if (error instanceof GatewayError && error.code === 'RUNTIME_DOWN') {
+      const fix = 'npm install bullmq@6 ioredis@5'
+      return { checks: [{ id: 'store.reachable', status: 'error' as const, message: error.message, fix }], fixed: [] }
+    }
     if (!(error instanceof SettingsError)) throw error
     const checks = error.problems.map(({ message, hint }) => ({
       ...{ id: 'settings.value', status: 'error' as const, message },

@@ -37,6 +37,16 @@ export async function importOptional<T>(name: string, load: () => Promise<T>): P
   }
 }
 
+/** Connects once and looks at the server, for `fngw doctor`. @throws GatewayError when a package is missing */
+export async function examineStore(
+  url: string,
+  prefix: string,
+): Promise<Pick<Store, 'problem' | 'version' | 'warnings'>> {
+  const store = await Store.open({ url, prefix, isRequiredAtStart: false, onLog: () => {} })
+  store.close()
+  return store
+}
+
 export class Store {
   readonly redis: Redis
   readonly #options: StoreOptions
@@ -49,6 +59,8 @@ export class Store {
   warnings: readonly Warning[] = []
   /** Why the server cannot be used; null while it can. */
   problem: string | null = 'not connected yet'
+  /** Of the server. */
+  version = ''
   /** That it is away was logged. */
   #isReported = false
   /** Takes the outcome of the first attempt to connect. */
@@ -144,9 +156,10 @@ export class Store {
   async #examine(): Promise<string | null> {
     const info = await this.redis.info('server')
     const version = /^redis_version:(\d+)\.(\d+)/m.exec(info)
+    this.version = version?.[0].slice('redis_version:'.length) ?? 'unknown'
     const [major, minor] = [Number(version?.[1] ?? 0), Number(version?.[2] ?? 0)]
     if (major < OLDEST_SERVER[0] || (major === OLDEST_SERVER[0] && minor < OLDEST_SERVER[1]))
-      return `its version is ${version?.[0].slice('redis_version:'.length) ?? 'unknown'}, at least ${OLDEST_SERVER.join('.')} is needed`
+      return `its version is ${this.version}, at least ${OLDEST_SERVER.join('.')} is needed`
     const mode = /^redis_mode:(cluster|sentinel)/m.exec(info)?.[1]
     if (mode !== undefined) return `it is a ${mode}, and a single server is needed`
     const known = new Set(this.warnings.map(({ code }) => code))

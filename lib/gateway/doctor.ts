@@ -67,6 +67,9 @@ const BROKEN: ReadonlySet<string> = new Set([
   'UNREADABLE_FILE',
 ])
 
+/** Warnings that are checks of their own. */
+const OWN_CHECKS: ReadonlySet<string> = new Set(['RUNTIME_MISSING', 'STORE_EVICTS', 'STORE_NOT_PERSISTENT'])
+
 /** @param fix - of a warning or an error */
 function check(id: string, message: string, status: DoctorCheck['status'] = 'ok', fix = ''): DoctorCheck {
   return { id, status, message, fix: status === 'ok' ? null : fix }
@@ -89,9 +92,30 @@ export async function examine(gateway: Examined, loads: boolean): Promise<Doctor
     ...checkAccess(settings),
     checkLock(gateway),
     await checkJobs(settings.functionsRoot),
-    ...warnings.filter(({ code }) => code !== 'RUNTIME_MISSING').map(toCheck),
+    ...(await checkStore(settings)),
+    ...warnings.filter(({ code }) => !OWN_CHECKS.has(code)).map(toCheck),
     ...(await checkFunctions(gateway, loads)),
   ]
+}
+
+/** The server of a fleet, over a connection of its own: `fngw doctor` runs before the gateway, and beside it. */
+async function checkStore({ storeUrl, storePrefix }: Settings): Promise<DoctorCheck[]> {
+  if (storeUrl === null) return []
+  const id = 'store.reachable'
+  const { examineStore, toShownUrl } = await import('../fleet/fleet-store.ts')
+  try {
+    const { version, problem, warnings } = await examineStore(storeUrl, storePrefix)
+    const shown = toShownUrl(storeUrl)
+    if (problem === null) {
+      const ids: Readonly<Record<string, string>> = { STORE_EVICTS: 'store.eviction' }
+      const losses = warnings.map(one => check(ids[one.code] ?? 'store.persistence', one.message, 'warning', one.hint))
+      return [check(id, `the store ${shown} answers: version ${version}`), ...losses]
+    }
+    const fix = 'Start the server, or correct FN_STORE_URL.'
+    return [check(id, `the store ${shown} cannot be used: ${problem}`, 'error', fix)]
+  } catch (error) {
+    return [check(id, (error as Error).message, 'error', 'npm install bullmq@6 ioredis@5')]
+  }
 }
 
 function toCheck({ code, path, message, hint }: Warning): DoctorCheck {

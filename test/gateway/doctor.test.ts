@@ -1,6 +1,7 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { createGateway, type DoctorCheck, type GatewayOptions } from '../../lib/index.ts'
+import { startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 async function examine(t: Test, files: Record<string, string>, options: GatewayOptions = {}, loads = false) {
@@ -132,4 +133,32 @@ t.test('[gateway/doctor.4] warnings of the tree have the severity of what they b
       { id: 'state.jobs', status: 'warning', message: /log\.set-aside-1/ },
     ],
   )
+})
+
+t.test('[gateway/doctor.5] the store of a fleet', { skip: WITHOUT_REDIS }, async t => {
+  const none = await examine(t, {}, { inspect: true })
+  t.same(none.find('store.reachable'), [])
+  const redis = await startRedis(t, [
+    '--appendonly',
+    'no',
+    '--maxmemory-policy',
+    'allkeys-lru',
+    '--requirepass',
+    'planted',
+  ])
+  const [, host] = redis.url.split('//')
+  const storeUrl = `redis://:planted@${host}`
+  const { checks, find } = await examine(t, {}, { storeUrl, inspect: true })
+  t.match(find('store.reachable'), [{ status: 'ok', message: `the store ${redis.url} answers: version ` }])
+  t.match(find('store.eviction'), [{ status: 'warning', message: /allkeys-lru/, fix: /noeviction/ }])
+  t.match(find('store.persistence'), [{ status: 'warning', fix: /appendonly yes/ }])
+  const member = await examine(t, {}, { storeUrl, runtimes: ['lua'] })
+  t.equal(member.checks.filter(({ message }) => message.includes('maxmemory-policy')).length, 1, 'said once')
+  const wrong = await examine(t, {}, { storeUrl: storeUrl.replace('planted', 'planted-2'), inspect: true })
+  const refused = { status: 'error', message: /cannot be used: the user name or the password is wrong/, fix: String }
+  t.match(wrong.find('store.reachable'), [refused])
+  await redis.end()
+  const away = (await member.gateway.doctor()).find(({ id }) => id === 'store.reachable')
+  t.match(away, { status: 'error', message: /cannot be used: .*ECONNREFUSED/, fix: /Start the server/ })
+  t.notMatch(JSON.stringify([checks, wrong.checks, away]), 'planted')
 })
