@@ -30,6 +30,7 @@ import {
   toGatewayOptions,
 } from './serve-command.ts'
 import { addSettingFlags } from './setting-flags.ts'
+import { runTests, type TestFlags } from './test-command.ts'
 import { UsageError } from './usage-error.ts'
 import { TEMPLATE_NAMES } from '../lib/core/templates.ts'
 import { LOG_FILES } from '../lib/observe/log-line.ts'
@@ -60,6 +61,7 @@ export function createProgram(options: ProgramOptions): Command {
   addOpen(program, options)
   addHealth(program, options)
   addDoctor(program, options)
+  addTest(program, options)
   addHashPassword(program, options)
   addInvoke(program, options)
   addJobs(program, output)
@@ -212,6 +214,23 @@ function addDoctor(program: Command, { output }: ProgramOptions): void {
     .addHelpText('after', '\nExample:\n  fngw doctor functions')
     .action(async (dir: string | undefined) => {
       process.exitCode = await runDoctor(toGatewayOptions(command, dir, TREE), command.opts<DoctorFlags>(), output)
+    })
+}
+
+function addTest(program: Command, { output }: ProgramOptions): void {
+  const command = program
+    .command('test')
+    .description('Run the tests beside handlers, with the test runner of each language.')
+    .argument('[pattern]', 'Part of the path of test files, such as users or hello.test.py.')
+    .argument('[dir]', 'Functions root.')
+  addSettingFlags(command, { defaults: TREE ?? {}, shown: ['runtimes'] })
+    .option('-w, --watch', 'Run again after each change.')
+    .option('--json', 'Print the summary as JSON; what runners print goes to standard error.')
+    .addHelpText('after', '\nExit code 1 when a test fails, 2 when tests cannot run or there are none.')
+    .addHelpText('after', '\nExample:\n  fngw test users')
+    .action(async (pattern: string | undefined, dir: string | undefined) => {
+      const options = toGatewayOptions(command, dir, TREE)
+      process.exitCode = await runTests(options, pattern ?? null, command.opts<TestFlags>(), output)
     })
 }
 

@@ -49,7 +49,10 @@ const required = await build({
 })
 const product = await build({
   ...common,
-  entryPoints: { 'bin/fngw': 'bin/fngw.ts', 'lib/index': 'lib/index.ts', 'lib/acceptor-main': 'lib/processes/acceptor-main.ts' },
+  entryPoints: {
+    ...{ 'bin/fngw': 'bin/fngw.ts', 'lib/index': 'lib/index.ts', 'lib/test': 'lib/test.ts' },
+    'lib/acceptor-main': 'lib/processes/acceptor-main.ts',
+  },
   outdir: target,
   chunkNames: `${SHARED}/[name]-[hash]`,
   splitting: true,
@@ -85,7 +88,7 @@ function toLicences(results) {
   return texts.join(`\n${'-'.repeat(72)}\n\n`)
 }
 
-/** Keeps the declarations that `lib/index.d.ts` reaches. */
+/** Keeps the declarations that the exports of the package reach. */
 function deleteDeclarations() {
   const kept = new Set()
   const keep = file => {
@@ -94,7 +97,7 @@ function deleteDeclarations() {
     for (const [, path] of readFileSync(file, 'utf8').matchAll(/(?:from|import\() ?['"](\.[^'"]+)['"]/g))
       keep(join(dirname(file), path.replace(/\.[jt]s$/, '.d.ts')))
   }
-  keep(join(target, 'lib/index.d.ts'))
+  for (const name of ['index', 'test']) keep(join(target, `lib/${name}.d.ts`))
   for (const folder of ['bin', 'lib', 'conformance']) {
     if (!existsSync(join(target, folder))) continue
     for (const name of readdirSync(join(target, folder), { recursive: true })) {

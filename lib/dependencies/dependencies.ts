@@ -100,7 +100,7 @@ export class Dependencies {
 
   /** Makes every function ready, as its first call would. */
   install(onDone: OnDone): Promise<readonly DependencyOutcome[]> {
-    return this.#prepare([...this.#functions.values()], onDone)
+    return this.prepare([...this.#functions.values()], onDone)
   }
 
   /**
@@ -121,10 +121,11 @@ export class Dependencies {
     const other = ADD_COMMANDS[first.runtime]
     if (other !== undefined) throw new Error(`run in ${toFolderName(functionsRoot, first.fnDir)}: ${other}`)
     if (packages.length > 0) builds.ask(first, packages)
-    return this.#prepare(functions, onDone)
+    return this.prepare(functions, onDone)
   }
 
-  #prepare(functions: readonly FunctionVersion[], onDone: OnDone): Promise<readonly DependencyOutcome[]> {
+  /** Makes some functions ready. */
+  prepare(functions: readonly FunctionVersion[], onDone: OnDone): Promise<readonly DependencyOutcome[]> {
     const work = functions.map(async fn => {
       const outcome: DependencyOutcome = { key: fn.key, error: null }
       await this.#options.builds.prepare(fn).catch((thrown: Error) => {

@@ -272,6 +272,8 @@ interface ManifestOptions {
   workerFolder: string
   /** Versions of crates that a manifest of our own asks for: by name, for an old compiler. */
   pins: Readonly<Record<string, string>>
+  /** True for `cargo test`: with the user's `dev-dependencies`, and without a program. */
+  isTest?: boolean
 }
 
 interface Entry {
@@ -293,12 +295,15 @@ const DROPPED_TABLES =
   /^(?:lib|bin|example|test|bench|workspace|lints|badges|dev-dependencies|build-dependencies)(?:\.|$)/
 const DROPPED_KEYS =
   /^(?:auto(?:benches|bins|examples|lib|tests)|build|default-run|exclude|include|license-file|links|publish|readme|workspace)$/
-const WITH_PATHS = /(?:^|\.)(?:dependencies|patch)(?:\.|$)/
+const TEST_TABLES = /^dev-dependencies(?:\.|$)/
+const WITH_PATHS = /(?:^|\.)(?:(?:dev-)?dependencies|patch)(?:\.|$)/
 const PACKAGE_DEFAULTS: Readonly<Record<string, string>> = { name: 'handler', version: '0.0.0', edition: '2021' }
 
 /** @param user - text of the user's Cargo.toml, null without one */
 export function toManifest(user: string | null, options: ManifestOptions): string {
-  const tables = user === null ? [] : parseTables(user).filter(({ name }) => !DROPPED_TABLES.test(name))
+  const isKept = ({ name }: Table): boolean =>
+    !DROPPED_TABLES.test(name) || (options.isTest === true && TEST_TABLES.test(name))
+  const tables = user === null ? [] : parseTables(user).filter(isKept)
   const own = tableOf(tables, 'package')
   own.entries = own.entries.filter(({ key }) => !DROPPED_KEYS.test(key))
   for (const [key, value] of Object.entries(PACKAGE_DEFAULTS)) {
@@ -316,24 +321,28 @@ export function toManifest(user: string | null, options: ManifestOptions): strin
   for (const [key, version] of Object.entries({ serde_json: '1', ...(user === null && options.pins) })) {
     if (!has(key)) dependencies.entries.push({ key, text: `${key} = "${version}"` })
   }
-  dependencies.entries.push({
-    key: 'fngw_worker',
-    text: `fngw_worker = { path = ${JSON.stringify(options.workerFolder)} }`,
-  })
+  const worker = { key: 'fngw_worker', text: `fngw_worker = { path = ${JSON.stringify(options.workerFolder)} }` }
+  if (options.isTest !== true) dependencies.entries.push(worker)
   const hasProfile = tables.some(({ name }) => name === 'profile.release')
   if (!hasProfile) tableOf(tables, 'profile.release').entries.push({ key: 'strip', text: 'strip = true' })
   const targets = `[lib]
 name = "handler_${options.id}"
 path = ${JSON.stringify(options.entryPath)}
 
-[[bin]]
-name = "fn_${options.id}"
-path = "src/main.rs"
-
-[workspace]
+${options.isTest === true ? '' : `[[bin]]\nname = "fn_${options.id}"\npath = "src/main.rs"\n\n`}[workspace]
 `
   const texts = tables.map(({ header, entries }) => [header, ...entries.map(({ text }) => text)].join('\n').trim())
   return `${[...texts.filter(text => text !== ''), targets].join('\n\n')}`
+}
+
+/**
+ * The Cargo.toml with which `cargo test` runs the tests in a handler.
+ * @param workerFolder - full path of the worker's crate
+ */
+export function toTestManifest({ fnDir, entryPath }: FunctionVersion, workerFolder: string): string {
+  const user = readOptional(join(fnDir, 'Cargo.toml'))
+  const id = digestOf(entryPath, 12)
+  return toManifest(user, { id, entryPath, fnDir, workerFolder, pins: {}, isTest: true })
 }
 
 /** Name of the package of a Cargo.toml, null for one without. */

@@ -9,6 +9,7 @@ import { availableParallelism, loadavg } from 'node:os'
 import type { ResolvedSettings, Settings, SettingSource } from '../config/settings.ts'
 import { toAccessWarnings } from '../control/access.ts'
 import { type GatewayState, toCatalogRecord, toHealthRecord } from '../control/records.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { Descriptors, keepTickShape, readDescriptorLimit } from '../core/host.ts'
 import { type Dependencies, SharedPacks } from '../dependencies/dependencies.ts'
@@ -27,6 +28,7 @@ import { Debuggers } from '../runtime/debuggers.ts'
 import type { Processes } from '../processes/processes.ts'
 import type { Catalog, Changed, InvokeRequest, InvokeResult } from './catalog-loader.ts'
 import { type DoctorCheck, examine } from './doctor.ts'
+import type { TestProblem, TestRequest, TestRun } from './test-runs.ts'
 import { compose, type GatewayContext, type GatewayParts } from './compose.ts'
 import { explainRequest } from './explain-request.ts'
 import { type GatewayListening, type ListenAddress, STOPPING } from './listeners.ts'
@@ -227,6 +229,17 @@ class FunctionGateway implements Gateway {
     const { settings, warnings } = this
     const { runtimes } = this.#parts
     return examine({ settings, warnings, runtimes, host: this.#context, catalog: this.#catalog }, loads)
+  }
+
+  async tests(request: TestRequest): Promise<(TestRun | TestProblem)[]> {
+    const { settings } = this
+    const { hostEnv, packs, journal } = this.#context
+    const prepare = async (fn: FunctionVersion): Promise<void> => {
+      const [outcome] = await this.dependencies.prepare([fn], () => {})
+      if (outcome?.error != null) throw outcome.error
+    }
+    const { planTests } = await import('./test-runs.ts')
+    return planTests({ settings, hostEnv, packs, prepare, secrets: journal.secrets, catalog: this.#catalog }, request)
   }
 
   on<Name extends EventName>(name: Name, listener: Listener<Name>, takeLines?: LinesTaker): () => void {

@@ -33,6 +33,7 @@ import type { Explanation as IgnoredExplanation } from '../discovery/discover.ts
 import type { InjectRequest, InjectResponse } from '../http/inject.ts'
 import type { InvokeRequest, InvokeResult } from './catalog-loader.ts'
 import type { DoctorCheck } from './doctor.ts'
+import type { TestProblem, TestRequest, TestRun } from './test-runs.ts'
 import type { GatewayListening, ListenAddress } from './listeners.ts'
 
 export interface GatewayOptions extends SettingsInput {
@@ -113,6 +114,8 @@ export interface Gateway extends AsyncDisposable {
    * @param options - `loads`: loads each function in a worker that ends right after
    */
   doctor(options?: { loads?: boolean }): Promise<DoctorCheck[]>
+  /** @internal The tests of the tree, ready to run: for `fngw test`. */
+  tests(request: TestRequest): Promise<(TestRun | TestProblem)[]>
   /** Who answers a request and who lost. */
   explain(method: string, path: string, host?: string): GatewayExplanation
   /**

@@ -140,7 +140,7 @@ function packageType(folder) {
 }
 
 /** @param {string[]} packs - folders of shared packs, each with a `node_modules` */
-function usePacks(packs) {
+export function usePacks(packs) {
   if (packs.length === 0) return
   const folders = packs.map(pack => (pack.endsWith('/node_modules') ? pack : join(pack, 'node_modules')))
   // `require` looks here after all folders above the file.
