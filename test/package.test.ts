@@ -212,6 +212,10 @@ t.test(
       'exports.handler = event => ({ status: 200, body: event.method })\n',
     )
     writeFileSync(join(user, 'functions/typed.ts'), 'export const handler = (): { n: number } => ({ n: 1 })\n')
+    const served = "assert.deepEqual((await gateway.inject('/typed')).json(), { n: 1 })"
+    const imports = ['assert from "node:assert"', '{ test } from "node:test"', '{ gateway } from "fngw/test"']
+    const lines = [...imports.map(text => `import ${text}`), `test('typed', async () => ${served})`]
+    writeFileSync(join(user, 'functions/typed.test.ts'), lines.join('\n'))
     writeFileSync(join(user, 'functions/small.lua'), 'function handler() return "lua" end\n')
     // The packages that are part of the build: one reads cron texts, another checks input, the third knows media types.
     mkdirSync(join(user, 'functions/checked'))
@@ -230,6 +234,8 @@ t.test(
       const words = ['conformance', '--write', `tree-${i}`, '--languages', 'js']
       execFileSync(program, words, { cwd: user, env, stdio: 'pipe' })
       t.ok(existsSync(join(user, `tree-${i}/js/all/handler.js`)), 'the tree of fixtures')
+      const tested = execFileSync(program, ['test', '', 'functions'], { cwd: user, env, encoding: 'utf8' })
+      t.match(tested, /^passed {3}node:test {2}typed\.test\.ts: 1 passed, 0 failed$/m)
       const running = await start(['run', 'functions', '--native', '--port', '0', '--runtimes', 'node,lua'], env)
       t.teardown(running.stop)
       const ask = async (path: string) => (await fetch(`${running.url}${path}`)).text()
@@ -327,7 +333,8 @@ t.test('[package.5] types and values are found by modules and by CommonJS', asyn
   for (const name of ['@types/node', 'undici-types'])
     symlinkSync(join(root, 'node_modules', name), join(user, 'node_modules', name))
   writeFileSync(join(user, 'program.cts'), `import { ${NAMES} } from 'fngw'\n${PROGRAM}`)
-  writeFileSync(join(user, 'program.mts'), `import { ${NAMES} } from 'fngw'\n${PROGRAM}`)
+  const testing = "import { gateway as tested } from 'fngw/test'\nexport const url: string = tested.url\n"
+  writeFileSync(join(user, 'program.mts'), `import { ${NAMES} } from 'fngw'\n${testing}${PROGRAM}`)
   t.notOk(existsSync(join(user, 'node_modules/@opentelemetry')), 'an optional peer that is not installed')
   for (const [files, ...options] of [
     [['program.cts', 'program.mts'], '--module', 'node16'],

@@ -6,8 +6,9 @@ wanted=
 command -v python3 >/dev/null 2>&1 || needed="$needed python3"
 python3 -m pip --version >/dev/null 2>&1 || needed="$needed python3-pip"
 command -v php >/dev/null 2>&1 || needed="$needed php-cli"
-# Tests of Composer and of the experimental runtimes say so and are left out when these are missing.
+# Tests of Composer, PHPUnit and of the experimental runtimes say so and are left out when these are missing.
 command -v composer >/dev/null 2>&1 || wanted="$wanted composer"
+command -v phpunit >/dev/null 2>&1 || wanted="$wanted phpunit"
 go version >/dev/null 2>&1 || wanted="$wanted golang-go"
 cargo -V >/dev/null 2>&1 || wanted="$wanted cargo"
 command -v redis-server >/dev/null 2>&1 || wanted="$wanted redis-server"

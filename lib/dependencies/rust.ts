@@ -6,6 +6,7 @@
 
 import { existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
+import type { FunctionVersion } from '../core/catalog.ts'
 import type { GatewayError } from '../core/errors.ts'
 import type { HostEnv } from '../core/host.ts'
 import type { OwnFolder } from '../files/own-folder.ts'

@@ -25,7 +25,7 @@ import { runtimeFile } from '../runtime/package-files.ts'
 import type { Catalog } from './catalog-loader.ts'
 
 /** How many tests of a run passed, failed and were skipped. */
-export interface TestCounts {
+interface TestCounts {
   passed: number
   failed: number
   skipped: number
@@ -222,8 +222,8 @@ async function planNode(program: string, { paths, fn, cwd, tested, request }: Pl
   const commands: (Command & { paths: string[] })[] = []
   if (own.length > 0) {
     const report = reportOf(request, `node ${own}`)
-    const isTypeScript = [FIXTURE.href, fn?.entryPath ?? '', ...own].some(path => /\.[mc]?ts$/.test(path))
-    const tsx = isTypeScript ? orNull(() => createRequire(import.meta.url).resolve('tsx')) : null
+    // TypeScript, and modules in a package of scripts, as the gateway loads them.
+    const tsx = orNull(() => createRequire(import.meta.url).resolve('tsx'))
     const imports = [...(tsx === null ? [] : [tsx]), runtimeFile('node/test-hooks.mjs')]
     commands.push({
       ...{ runner: 'node:test', command: program, paths: own },

@@ -59,13 +59,13 @@ function runTest(entry, name) {
 }
 
 for (const file of files) {
-  console.log(relative(root, file))
+  process.stdout.write(`${relative(root, file)}\n`)
   const names = [...readFileSync(file, 'utf8').matchAll(TEST)].map(([, named, assigned]) => named ?? assigned ?? '')
   for (const name of names) {
     const failure = runTest(file, name)
     if (failure === null) counts.passed += 1
     else counts.failed += 1
-    console.log(failure === null ? `  ok      ${name}` : `  failed  ${name}: ${failure.message}`)
+    process.stdout.write(failure === null ? `  ok      ${name}\n` : `  failed  ${name}: ${failure.message}\n`)
   }
 }
 writeFileSync(report, JSON.stringify(counts))

@@ -5,7 +5,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import t from 'tap'
 import { findOnPath } from '../../lib/runtime/binaries.ts'
-import { gateway } from '../../lib/test.ts'
+import { gateway, type TestInjectRequest } from '../../lib/test.ts'
 import { FNGW, runCli, toEnv } from '../helpers/cli.ts'
 import { shareCrates } from '../helpers/compiled.ts'
 import { isRunning } from '../helpers/processes.ts'
@@ -24,6 +24,8 @@ const SECRET = 'a-secret-of-the-function'
 const isThere = (name: string): boolean => findOnPath(name, process.env.PATH ?? '') !== null
 
 const NODE = {
+  // The type that npm init writes.
+  'package.json': '{ "type": "commonjs" }',
   'hello.js': 'export const handler = event => ({ hello: event.query.name })\n',
   'fn.env.json': JSON.stringify({ API_TOKEN: SECRET }),
   'hello.test.js': `
@@ -259,5 +261,6 @@ t.test('[bin/test.5] without a gateway the fixture says what to do', async t => 
   await t.rejects(gateway.inject('/hello'), /run "fngw test", or set FNGW_TEST_URL/)
   process.env.FNGW_TEST_URL = 'http://127.0.0.1:1'
   t.teardown(() => delete process.env.FNGW_TEST_URL)
-  await t.rejects(gateway.inject('/hello'), /ECONNREFUSED/)
+  const request: TestInjectRequest = { method: 'POST', url: '/hello', body: 'x' }
+  await t.rejects(gateway.inject(request), /ECONNREFUSED/)
 })
