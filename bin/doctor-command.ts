@@ -59,10 +59,13 @@ async function examineAll(options: GatewayOptions, flags: DoctorFlags, output: O
       gateway.on('build', ({ state, key, action }) => {
         if (state === 'began') output.note(`${action} ${output.clean(key)} ...`)
       })
-      const { functionsRoot, host, port } = gateway.settings
+      const { functionsRoot, host, port, controlPort } = gateway.settings
       const fixed = flags.fix === true ? fixState(functionsRoot) : []
       const checks = await gateway.doctor({ loads })
-      return { checks: [...checks, await checkPort(functionsRoot, host, port), checkEngine()], fixed }
+      const ports = [await checkPort('port.public', functionsRoot, host, port)]
+      if (controlPort !== null && controlPort !== 0)
+        ports.push(await checkPort('port.control', functionsRoot, host, controlPort))
+      return { checks: [...checks, ...ports, checkEngine()], fixed }
     } finally {
       await gateway.close()
     }
@@ -100,9 +103,14 @@ function fixState(root: string): string[] {
   return fixed
 }
 
-async function checkPort(root: string, host: string, port: number): Promise<DoctorCheck> {
-  const id = 'port.public'
-  const own = findGateways(root).find(({ url }) => Number(new URL(url).port) === port)
+async function checkPort(
+  id: 'port.public' | 'port.control',
+  root: string,
+  host: string,
+  port: number,
+): Promise<DoctorCheck> {
+  const isOwn = (url: string | null): boolean => url !== null && Number(new URL(url).port) === port
+  const own = findGateways(root).find(({ url, control }) => isOwn(url) || isOwn(control))
   if (own !== undefined)
     return {
       id,
@@ -113,7 +121,12 @@ async function checkPort(root: string, host: string, port: number): Promise<Doct
   const error = await tryPort(host, port)
   if (error === null) return { id, status: 'ok', message: `port ${port} of ${host} is free`, fix: null }
   const message = `port ${port} of ${host} cannot be used: ${error.code === 'EADDRINUSE' ? 'another program has it' : error.message}`
-  return { id, status: 'warning', message, fix: 'Choose another one: --port or FN_PORT.' }
+  return {
+    id,
+    status: 'warning',
+    message,
+    fix: `Choose another one: ${id === 'port.public' ? '--port or FN_PORT' : 'FN_CONTROL_PORT'}.`,
+  }
 }
 
 /** @returns null when a server can listen there */

@@ -79,8 +79,11 @@ async function npm(cwd: string, ...args: string[]): Promise<string> {
 function buildPackage() {
   const folder = join(temp, 'package')
   const manifest = readJson('package.json')
-  for (const name of ['package.json', ...manifest.files.filter((name: string) => name !== 'dist')])
-    cpSync(join(root, name), join(folder, name), { recursive: true })
+  // A pattern such as docs/*.md picks from the folder when it is packed.
+  const names = manifest.files.filter((name: string) => name !== 'dist').map((name: string) => name.split('/*')[0]!)
+  const filter = (path: string): boolean => !path.endsWith('/node_modules')
+  for (const name of ['package.json', ...names])
+    cpSync(join(root, name), join(folder, name), { recursive: true, filter })
   const dist = join(folder, 'dist')
   // Declarations of the build need the packages beside them.
   symlinkSync(join(root, 'node_modules'), join(temp, 'node_modules'))

@@ -1,22 +1,27 @@
 /** The checks of `fngw doctor` and `GET /_fn/doctor`: the machine, the settings, the tree, and whether functions load. Owner: page gateway/doctor. */
 
 import { execFile } from 'node:child_process'
-import { accessSync, constants, existsSync, readFileSync, readlinkSync } from 'node:fs'
+import { accessSync, constants, existsSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { isLoopback } from '../config/setting-checks.ts'
 import type { Settings } from '../config/settings.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
+import { toUsers } from '../config/texts.ts'
 import type { Clock } from '../core/clock.ts'
 import { orNull, type Warning } from '../core/errors.ts'
 import { readDescriptorLimit } from '../core/host.ts'
 import { RUNTIMES, type RuntimeName } from '../core/identity.ts'
 import { mapSome } from '../core/semaphore.ts'
+import { nameSome } from '../core/text.ts'
 import type { DirNode } from '../discovery/snapshot.ts'
 import { namesIn, OwnFolder } from '../files/own-folder.ts'
 import { RootLock } from '../files/root-lock.ts'
 import { LineLog } from '../jobs/file-store.ts'
 import { findProgram, findTool, findVersionProblem, toInstallAdvice, toInstallHint } from '../runtime/binaries.ts'
+import { checkReachable } from '../runtime/function-files.ts'
+import { packageFile } from '../runtime/package-files.ts'
 import type { Runtimes } from '../runtime/runtimes.ts'
 import type { Catalog } from './catalog-loader.ts'
 
@@ -81,11 +86,14 @@ function check(id: string, message: string, status: DoctorCheck['status'] = 'ok'
  */
 export async function examine(gateway: Examined, loads: boolean): Promise<DoctorCheck[]> {
   const { settings, warnings, host } = gateway
+  const used = TOOLS.filter(([runtime]) => countOf(gateway, runtime) > 0)
   return [
+    checkPackage(),
     ...(await Promise.all(RUNTIMES.map(name => checkRuntime(name, gateway)))),
     ...checkGuard(settings),
-    ...TOOLS.flatMap(([runtime, tools]) => (countOf(gateway, runtime) === 0 ? [] : checkTool(runtime, tools, gateway))),
+    ...(await Promise.all(used.map(([runtime, tools]) => checkTool(runtime, tools, gateway)))),
     ...checkFolders(settings.functionsRoot),
+    ...checkIsolation(gateway),
     ...(await Promise.all([checkDisk('disk.functions', settings.functionsRoot), checkDisk('disk.temp', tmpdir())])),
     ...checkLimits(gateway),
     ...checkClock(host.clock),
@@ -153,7 +161,8 @@ async function checkRuntime(name: RuntimeName, gateway: Examined): Promise<Docto
       : check(id, `${problem}; needed by ${used}`, 'error', toInstallAdvice(name))
   const { path, problem } = findProgram(name, settings.binaries, host.hostEnv.PATH ?? '')
   if (path === null) return toMissing(problem, `${name} is not installed`)
-  const version = path === process.execPath ? process.versions.node : await readVersion(path, name)
+  const flag = name === 'go' ? 'version' : '--version'
+  const version = path === process.execPath ? process.versions.node : await readVersion(path, flag)
   if (version === null) return toMissing(`${path} does not run or does not report a version`)
   const tooOld = findVersionProblem(name, version)
   if (tooOld !== null) return check(id, `${tooOld} (${path})`, 'error', toInstallAdvice(name))
@@ -161,8 +170,7 @@ async function checkRuntime(name: RuntimeName, gateway: Examined): Promise<Docto
 }
 
 /** @returns null for a program that fails, or takes too long */
-function readVersion(path: string, name: RuntimeName): Promise<string | null> {
-  const flag = name === 'go' ? 'version' : '--version'
+function readVersion(path: string, flag: string): Promise<string | null> {
   return new Promise(resolve => {
     execFile(path, [flag], { timeout: VERSION_MS }, (error, stdout, stderr) => {
       const found = /\d+\.\d+[\w.-]*/.exec(`${stdout}${stderr}`)?.[0] ?? null
@@ -180,16 +188,42 @@ const TOOLS = [
 
 type Tool = (typeof TOOLS)[number][1][number]
 
-function checkTool(runtime: RuntimeName, tools: readonly Tool[], { settings, host }: Examined): DoctorCheck[] {
+/** Oldest npm that reads and writes the lock files of functions. */
+const OLDEST_NPM = 7
+
+async function checkTool(
+  runtime: RuntimeName,
+  tools: readonly Tool[],
+  { settings, host }: Examined,
+): Promise<DoctorCheck> {
   const id = `tool.${runtime}`
+  const [first] = tools
   for (const tool of tools) {
     const path = findTool(tool, settings.binaries, host.hostEnv.PATH ?? '')
-    if (path !== null) return [check(id, `${tool} at ${path}`)]
+    if (path === null) continue
+    const version = await readVersion(path, '--version')
+    const unusable = `packages of ${runtime} functions cannot be installed`
+    if (version === null) return check(id, `${path} does not run: ${unusable}`, 'warning', `Install ${tool} again.`)
+    if (tool === 'npm' && Number.parseInt(version, 10) < OLDEST_NPM)
+      return check(
+        id,
+        `npm ${version} is too old: ${OLDEST_NPM} or later is needed (${path})`,
+        'warning',
+        'Update Node.js, which brings npm.',
+      )
+    return check(id, `${tool} ${version} at ${path}`)
   }
-  const [first] = tools
   const fix = first === 'composer' ? toInstallHint('composer') : `install ${first}`
-  const message = `${first} is not installed: packages of ${runtime} functions cannot be installed`
-  return [check(id, message, 'warning', fix)]
+  return check(id, `${first} is not installed: packages of ${runtime} functions cannot be installed`, 'warning', fix)
+}
+
+/** This package, and whether the Node.js that runs it is supported. */
+function checkPackage(): DoctorCheck {
+  const { version, engines } = JSON.parse(readFileSync(packageFile('package.json'), 'utf8'))
+  const message = `fngw ${version} on Node.js ${process.versions.node}`
+  const problem = findVersionProblem('node', process.versions.node)
+  if (problem === null) return check('fngw.version', message)
+  return check('fngw.version', `${message}, which is too old: ${engines.node} is supported`, 'error', 'Update Node.js.')
 }
 
 /** Where the Node daemon looks for the interpreter of its guard. */
@@ -214,6 +248,46 @@ function checkFolders(root: string): DoctorCheck[] {
   const functions = checkFolder('folder.functions', root, 'read and written', unchangeable, 'warning')
   if (!existsSync(state)) return [functions]
   return [functions, checkFolder('folder.state', state, 'written', 'jobs, schedules and logs are not kept', 'error')]
+}
+
+/**
+ * With a user for each function the gateway gives up root: whether its own user, or the groups of functions that it joins, can read the
+ * tree. The files that a function's user needs are warnings of the tree.
+ */
+function checkIsolation({ settings, catalog }: Examined): DoctorCheck[] {
+  const { isolation, isolationUids, functionsRoot } = settings
+  if (isolation !== 'user') return []
+  const { gateway, functions } = toUsers(isolationUids)
+  const uid = process.getuid?.() || gateway
+  const isGroup = (gid: number): boolean => gid === uid || (gid >= functions.first && gid <= functions.last)
+  const closed: string[] = []
+  const look = (path: string, needed: number): boolean => {
+    const stats = statSync(join(functionsRoot, path), { throwIfNoEntry: false })
+    if (stats === undefined) return false
+    const shift = stats.uid === uid ? 6 : isGroup(stats.gid) ? 3 : 0
+    if (((stats.mode >> shift) & needed) === needed) return true
+    closed.push(`${path || '.'} (${(stats.mode & 0o777).toString(8)})`)
+    return false
+  }
+  const visit = ({ path, files, dirs, skipped }: DirNode): void => {
+    // What is in a closed folder is not looked at.
+    if (skipped !== null || !look(path, 0o5)) return
+    for (const { name } of files) look(path === '' ? name : `${path}/${name}`, 0o4)
+    dirs.forEach(visit)
+  }
+  visit(catalog.snapshot.root)
+  const id = 'isolation.files'
+  try {
+    checkReachable(
+      [process.execPath, packageFile('package.json'), functionsRoot],
+      `user ${uid}, as whom the gateway runs,`,
+    )
+  } catch (error) {
+    return [check(id, (error as Error).message, 'error', 'Open the folder, or move what is in it.')]
+  }
+  if (closed.length === 0) return [check(id, `user ${uid}, as whom the gateway runs, can read the functions root`)]
+  const fix = `Give them the group of their function or ${uid}: chgrp ${uid} FILE && chmod g=rX FILE.`
+  return [check(id, `closed to user ${uid}, as whom the gateway runs: ${nameSome(closed)}`, 'error', fix)]
 }
 
 async function checkDisk(id: string, path: string): Promise<DoctorCheck> {
@@ -281,7 +355,8 @@ function checkClock(clock: Clock): DoctorCheck[] {
 /** Networks of at most this many bits are the whole internet, or nearly. */
 const WIDE_BITS = 4
 
-function checkAccess({ consoleApiEnabled, consoleLocalCidrs, trustedProxyCidrs }: Settings): DoctorCheck[] {
+function checkAccess(settings: Settings): DoctorCheck[] {
+  const { consoleApiEnabled, consoleLocalCidrs, trustedProxyCidrs } = settings
   if (!consoleApiEnabled) return [check('access.control', 'the control plane is off')]
   const checkWide = (id: string, name: string, cidrs: readonly string[], why: string, fix: string): DoctorCheck[] => {
     const wide = cidrs.filter(cidr => Number(cidr.split('/')[1] ?? 32) <= WIDE_BITS).join(', ')
@@ -294,7 +369,18 @@ function checkAccess({ consoleApiEnabled, consoleLocalCidrs, trustedProxyCidrs }
     ...checkWide('access.local-networks', 'FN_CONSOLE_LOCAL_CIDRS', consoleLocalCidrs, local, own),
     ...checkWide('access.proxies', 'FN_TRUSTED_PROXY_CIDRS', trustedProxyCidrs, pretends, 'addresses of your proxies'),
   ]
-  return checks.length > 0 ? checks : [check('access.control', 'local callers and proxies are named narrowly')]
+  if (checks.length === 0) checks.push(check('access.control', 'local callers and proxies are named narrowly'))
+  return [...checks, ...checkToken(settings)]
+}
+
+/** Beyond loopback a proxy may be in front, whose requests seem to be local. */
+function checkToken({ host, controlPort, adminToken, uiEnabled, consoleLoginPasswordHash }: Settings): DoctorCheck[] {
+  const id = 'access.admin-token'
+  if (adminToken !== null) return [check(id, 'the admin token is set')]
+  const isPublic = !isLoopback(`http://${host.includes(':') ? `[${host}]` : host}`)
+  if (!isPublic || controlPort !== null || (uiEnabled && consoleLoginPasswordHash !== null)) return []
+  const message = `the gateway listens on ${host} without an admin token: a proxy on this machine would make every client local`
+  return [check(id, message, 'warning', 'Set FN_ADMIN_TOKEN or FN_ADMIN_TOKEN_FILE.')]
 }
 
 function checkLock({ settings, host }: Examined): DoctorCheck {

@@ -162,3 +162,33 @@ t.test('[gateway/doctor.5] the store of a fleet', { skip: WITHOUT_REDIS }, async
   t.match(away, { status: 'error', message: /cannot be used: .*ECONNREFUSED/, fix: /Start the server/ })
   t.notMatch(JSON.stringify([checks, wrong.checks, away]), 'planted')
 })
+
+t.test('[gateway/doctor.6] a public address without a token, an old npm, and this package', async t => {
+  const tools = makeTree({ npm: '#!/bin/sh\necho 6.14.18\n' })
+  t.teardown(tools.cleanup)
+  chmodSync(tools.path('npm'), 0o755)
+  const options: GatewayOptions = { inspect: true, env: { PATH: tools.root }, host: '0.0.0.0' }
+  const { find } = await examine(t, { 'a.js': 'exports.handler = () => 1\n' }, options)
+  t.match(find('access.admin-token'), [{ status: 'warning', message: /0\.0\.0\.0/, fix: /FN_ADMIN_TOKEN/ }])
+  t.match(find('tool.node'), [{ status: 'warning', message: /npm 6\.14\.18 is too old: 7/ }])
+  t.match(find('fngw.version'), [{ status: 'ok', message: /^fngw \d.* on Node\.js \d/ }])
+  t.same(find('isolation.files'), [])
+})
+
+t.test(
+  '[gateway/doctor.6] files that are closed to the user of the gateway',
+  { skip: process.getuid?.() === 0 ? false : 'only root changes users' },
+  async t => {
+    const files = { 'a/handler.js': 'exports.handler = () => 1\n', 'a/fn.config.json': '{}', 'b/c/handler.js': '' }
+    const options: GatewayOptions = { isolation: 'user', inspect: true }
+    const { tree, gateway, find } = await examine(t, files, options)
+    chmodSync(tree.root, 0o755)
+    const [fine] = (await gateway.doctor()).filter(({ id }) => id === 'isolation.files')
+    t.match(fine, { status: 'ok' })
+    chmodSync(tree.path('a/fn.config.json'), 0o600)
+    chmodSync(tree.path('b/c'), 0o700)
+    const [closed] = (await gateway.doctor()).filter(({ id }) => id === 'isolation.files')
+    t.match(closed, { status: 'error', message: /: a\/fn\.config\.json \(600\), b\/c \(700\)$/, fix: /chgrp/ })
+    t.equal(find('isolation.files').length, 1)
+  },
+)
