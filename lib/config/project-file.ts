@@ -197,6 +197,8 @@ export function loadSettings({ explicit = null, env = {}, ...inputs }: LoadInput
     ...(project.file && { file: project.file.value, filePath: project.file.path, fileLabel: project.file.label }),
   })
   const findings = [...project.findings, ...read.findings]
+  if (resolved.sources.functionsRoot?.source === 'flag')
+    reportUnread(resolved.settings.functionsRoot, cwd, resolved.configFile, findings)
   const problems = findings.filter(isProblem).map(finding => ({ ...finding, source: 'file' as const }))
   const warnings = findings.filter(finding => !isProblem(finding)).map(toWarning)
   return {
@@ -205,6 +207,16 @@ export function loadSettings({ explicit = null, env = {}, ...inputs }: LoadInput
     warnings: [...warnings, ...resolved.warnings],
     envDir,
   }
+}
+
+/** A user who names a folder on the command line may expect the project file in it to be read. */
+function reportUnread(folder: string, cwd: string, used: string | null, findings: Finding[]): void {
+  const path = join(folder, PROJECT_FILE)
+  if (path === used || !existsSync(path)) return
+  const label = relative(cwd, path)
+  const why = 'fngw reads the project file of the working directory, or of a folder above it'
+  const hint = `Start fngw in ${relative(cwd, folder)} and name no folder, or write --config ${label} instead of the folder.`
+  report(toPlace(label, '', findings), 'CONFIG_NO_EFFECT', `has no effect: ${why}`, hint)
 }
 
 /** A mistyped functions root is a problem; one that goes away later is waited for. */

@@ -52,6 +52,31 @@ t.test('[config/settings.16] where the project file is looked for', async t => {
   t.match(file, { path: tree.path('conf/other.json'), label: 'conf/other.json', value: { mark: 'other' } })
 })
 
+t.test(
+  '[config/settings.24] the project file of a folder that the command line names is not read silently',
+  async t => {
+    const tree = treeOf(t, {
+      '.git/': '',
+      'fngw.json': { json: {} },
+      'app/fngw.json': { json: { 'functions-dir': 'f' } },
+      'plain/': '',
+    })
+    const codes = (cwd: string, folder: string, explicit: string | null = null) =>
+      loadSettings({ cwd, explicit, flags: { functionsRoot: folder } }).warnings
+    t.match(codes(tree.root, 'app'), [
+      {
+        code: 'CONFIG_NO_EFFECT',
+        message: /^app\/fngw\.json has no effect: fngw reads the project file of the working directory/,
+        hint: 'Start fngw in app and name no folder, or write --config app/fngw.json instead of the folder.',
+      },
+    ])
+    t.same(codes(tree.root, 'plain'), [], 'no project file there')
+    t.same(codes(tree.path('app'), '.'), [], 'the one that is read')
+    t.same(codes(tree.root, 'app', 'app/fngw.json'), [], 'read by --config')
+    t.same(loadSettings({ cwd: tree.root, options: { functionsRoot: tree.path('app') } }).warnings, [], 'embedded')
+  },
+)
+
 t.test('[config/settings.17] a file that cannot be used is a problem, never skipped', async t => {
   const tree = treeOf(t, {
     '.git/': '',

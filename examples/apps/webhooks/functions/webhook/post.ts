@@ -12,7 +12,7 @@ function isSigned({ headers, body, env }: FnEvent): boolean {
   const { 'webhook-id': id, 'webhook-timestamp': time, 'webhook-signature': signatures = '' } = headers
   const isFresh = Math.abs(Date.now() / 1000 - Number(time)) <= TOLERANCE_S
   if (!id || !isFresh) return false
-  const expected = createHmac('sha256', env.WEBHOOK_SECRET).update(`${id}.${time}.${body}`).digest()
+  const expected = createHmac('sha256', env.WEBHOOK_SECRET!).update(`${id}.${time}.${body}`).digest()
   return signatures.split(' ').some(signature => {
     const given = Buffer.from(signature.replace(/^v1,/, ''), 'base64')
     return given.length === expected.length && timingSafeEqual(given, expected)
@@ -26,7 +26,7 @@ function createJob(id: string, message: object, env: Env): Promise<Response> {
     headers: {
       'Content-Type': 'application/json',
       'Idempotency-Key': id,
-      'x-fn-admin-token': env.GATEWAY_TOKEN,
+      'x-fn-admin-token': env.GATEWAY_TOKEN!,
     },
     body: JSON.stringify({
       name: 'notify',
