@@ -120,7 +120,10 @@ export interface ControlContext {
   reload(): Promise<void>
   explain(method: string, path: string, host: string): object
   /** Null for a gateway that is not one of a fleet. */
-  readonly fleet: Pick<Fleet, 'id' | 'problem' | 'release' | 'members' | 'console' | 'announceChange'> | null
+  readonly fleet: Pick<
+    Fleet,
+    'id' | 'problem' | 'release' | 'members' | 'console' | 'announceChange' | 'serveRuns' | 'runElsewhere'
+  > | null
   /** The checks of `fngw doctor`, without loading functions. */
   doctor(): Promise<readonly object[]>
   /** Why a function of that name would never be served; null when it would. */

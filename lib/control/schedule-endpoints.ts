@@ -1,7 +1,9 @@
 /** `/_fn/schedules`: schedules and pings with their state, the next times of one, and a run by hand. Spec: page control/schedules. */
 
 import { integer, object, readRequest } from '../config/fields.ts'
+import type { FunctionVersion } from '../core/catalog.ts'
 import { toZonedText } from '../core/cron.ts'
+import { GatewayError } from '../core/errors.ts'
 import { TARGET } from '../jobs/job-input.ts'
 import type { KeepWarmRow } from '../scheduler/keep-warm.ts'
 import type { ScheduleRow } from '../scheduler/scheduler.ts'
@@ -22,6 +24,16 @@ const RUN = object(TARGET, { required: ['name'], strict: true })
 export function createScheduleEndpoints(context: ControlContext): readonly Endpoint[] {
   const { clock, state, find, scheduler } = context
   const { schedules, keepWarm } = scheduler
+  const run = async (fn: FunctionVersion): Promise<JsonObject> => {
+    const { status, error, latencyMs } = await schedules.runNow(fn)
+    const schedule = toScheduleRecord(schedules.rowOf(fn))
+    return { key: fn.key, status, error: error ?? '', latency_ms: toShownMs(latencyMs), schedule }
+  }
+  context.fleet?.serveRuns(async key => {
+    const row = schedules.rows().find(({ fn }) => fn.key === key)
+    if (row === undefined) throw new GatewayError('NOT_FOUND', `${key} has no schedule`)
+    return run(row.fn)
+  })
   return [
     endpoint('GET /_fn/schedules', 'read', ({ details }) => {
       const { isWarm } = state(details)
@@ -50,9 +62,10 @@ export function createScheduleEndpoints(context: ControlContext): readonly Endpo
     endpoint('POST /_fn/schedules/run', 'write', async request => {
       const { name, runtime = null, version = null } = readRequest(RUN, await readJson(request))
       const fn = find(name!, version, runtime)
-      const { status, error, latencyMs } = await schedules.runNow(fn)
-      const schedule = toScheduleRecord(schedules.rowOf(fn))
-      return json({ key: fn.key, status, error: error ?? '', latency_ms: toShownMs(latencyMs), schedule })
+      // One that cannot run is refused here as well.
+      const { policy } = schedules.rowOf(fn)
+      const reply = policy && (await context.fleet?.runElsewhere(fn.key, fn.policy.timeoutMs))
+      return json(reply ?? (await run(fn)))
     }),
   ]
 }

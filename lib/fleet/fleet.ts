@@ -16,6 +16,7 @@ import { packageFile } from '../runtime/package-files.ts'
 import { FleetConsole } from './fleet-console.ts'
 import { FleetJobs, type FleetJobsOptions } from './fleet-jobs.ts'
 import { type ChangeReach, type Member, type MemberReport, Members } from './members.ts'
+import { RunRequests, type RunReply } from './run-requests.ts'
 import { ScheduleLease } from './schedule-lease.ts'
 import { importOptional, Store } from './fleet-store.ts'
 
@@ -36,6 +37,7 @@ export class Fleet {
   /** One reading after the other: the last one reads what was adopted last. */
   #adopting: Promise<void> = Promise.resolve()
   readonly #members: Members
+  readonly #runs: RunRequests
   #report: (() => OwnReport) | null = null
   #reload: () => Promise<void> = async () => {}
 
@@ -55,6 +57,8 @@ export class Fleet {
         await this.#adopting
       },
     })
+    const isThere = (id: string): boolean => this.#members.list().some(one => one.id === id && !one.isGone)
+    this.#runs = new RunRequests({ ...{ store, clock, isThere }, id: this.id })
     this.console = new FleetConsole(store)
     this.lease = new ScheduleLease({ store, clock, id: this.id, rivals: () => this.#members.rivals() })
   }
@@ -123,6 +127,17 @@ export class Fleet {
     return this.#members.list()
   }
 
+  /** @param run - runs a schedule of this gateway by its key, when another gateway is asked to */
+  serveRuns(run: (key: string) => Promise<RunReply>): void {
+    this.#runs.serve(run)
+  }
+
+  /** Has a schedule run by the gateway that runs it. @returns null when that is this one, or none */
+  async runElsewhere(key: string, timeoutMs: number): Promise<RunReply | null> {
+    const holder = await this.lease.holderOf(key)
+    return holder === null || holder === this.id ? null : this.#runs.ask(holder, key, timeoutMs)
+  }
+
   /** Tells the others that the tree was changed, which this gateway has in force. Resolves when they have it too, or after 5 s. */
   async announceChange(): Promise<ChangeReach> {
     await this.#adopting
@@ -130,6 +145,7 @@ export class Fleet {
   }
 
   async close(): Promise<void> {
+    this.#runs.close()
     await this.#members.close()
     this.store.close()
   }

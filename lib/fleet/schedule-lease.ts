@@ -130,6 +130,14 @@ export class ScheduleLease implements ScheduleStore {
     return this.#lease !== null
   }
 
+  /** Id of the gateway that runs a schedule; null when none does. @throws GatewayError RUNTIME_DOWN */
+  async holderOf(key: string): Promise<string | null> {
+    const { store } = this.#options
+    const isNewest = (await store.ask(redis => redis.hexists(store.key('schedules'), key))) === 1
+    const lease = await store.ask(redis => redis.get(store.key(...LEASES[isNewest ? 'newest' : 'older'])))
+    return lease === null ? null : lease.slice(0, lease.lastIndexOf('#'))
+  }
+
   async open(): ReturnType<ScheduleStore['open']> {
     const { store, id, clock } = this.#options
     try {

@@ -16,6 +16,7 @@ t.test(
     t.equal((await askAsAdmin(mild, 'GET', '/hello')).status, 200)
     const refused = await askAsAdmin(mild, 'POST', '/_fn/jobs', { name: 'hello' })
     t.match(refused, { status: 503, body: { error: /^the store does not answer: / } })
+    t.match(await askAsAdmin(mild, 'POST', '/_fn/schedules/run', { name: 'tick' }), { status: 503 })
     t.match((await askAsAdmin(mild, 'GET', '/_fn/health')).body, { store: 'down' })
     t.match(await askAsAdmin(mild, 'GET', '/_fn/health?ready=1'), { status: 200 })
     t.match(await askAsAdmin(strict, 'GET', '/_fn/health?ready=1'), {
