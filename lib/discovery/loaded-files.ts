@@ -253,7 +253,8 @@ export class OutsideWatcher {
     this.#folders = new Map([...folders].filter(([folder]) => !this.#options.isCovered(folder)))
     for (const folder of this.#watched.keys()) if (!this.#folders.has(folder)) this.#drop(folder)
     for (const folder of this.#folders.keys()) if (!this.#watched.has(folder)) this.#watch(folder)
-    if (this.#folders.size > 0) this.#lookLater()
+    if (this.#folders.size === 0) this.#timer.clear()
+    else if (!this.#timer.isSet) this.#timer.repeat(this.#options.everyMs, () => this.#checkAll())
   }
 
   close(): void {
@@ -283,12 +284,8 @@ export class OutsideWatcher {
     else if (this.#folders.get(folder)?.has(join(folder, fileName))) this.#options.mark(join(folder, fileName))
   }
 
-  #lookLater(): void {
-    if (this.#timer.isSet) return
-    this.#timer.set(this.#options.everyMs, () => {
-      for (const folder of this.#folders.keys()) this.#check(folder)
-      if (this.#folders.size > 0) this.#lookLater()
-    })
+  #checkAll(): void {
+    for (const folder of this.#folders.keys()) this.#check(folder)
   }
 
   /** A folder that was deleted and created again has lost its watch without an event. */

@@ -77,7 +77,7 @@ export class RootLock {
     const holder = this.#take(NAME, mine, 0)
     if (holder !== null) return holder
     this.#held = mine
-    this.#beat()
+    this.#timer.repeat(LOCK_BEAT_MS, () => this.#beat())
     return null
   }
 
@@ -178,12 +178,9 @@ export class RootLock {
   }
 
   #beat(): void {
-    this.#timer.set(LOCK_BEAT_MS, () => {
-      if (this.check() !== null) return
-      const now = this.#clock.wall() / 1000
-      utimes(this.#folder.pathOf(NAME), now, now).catch(() => {})
-      this.#beat()
-    })
+    if (this.check() !== null) return
+    const now = this.#clock.wall() / 1000
+    utimes(this.#folder.pathOf(NAME), now, now).catch(() => {})
   }
 }
 

@@ -274,7 +274,7 @@ export class Jobs implements JobsPart {
     this.#store = 'open'
     this.#problem = null
     this.warnings = this.#asides
-    this.#sweepLater()
+    if (!this.#isClosed) this.#timer.repeat(SWEEP_MS, () => this.#sweep())
   }
 
   /** On a full or read-only disk the jobs of earlier runs are shown. */
@@ -379,12 +379,8 @@ export class Jobs implements JobsPart {
     await this.#options.store.save(outdated.map(({ id }) => ({ gone: id })))
   }
 
-  #sweepLater(): void {
-    if (this.#isClosed) return
-    this.#timer.set(SWEEP_MS, () => {
-      this.#dropOutdated().catch(error => this.#options.onLog('warn', `old jobs cannot be deleted: ${String(error)}`))
-      this.#sweepLater()
-    })
+  #sweep(): void {
+    this.#dropOutdated().catch(error => this.#options.onLog('warn', `old jobs cannot be deleted: ${String(error)}`))
   }
 }
 

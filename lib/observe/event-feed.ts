@@ -93,7 +93,7 @@ export class EventFeed {
     const follower = new Follower(names, sink, clock.monotonic(), () => this.#leave(follower))
     this.#followers.add(follower)
     this.#forgetting.clear()
-    if (!this.#heartbeat.isSet) this.#heartbeat.set(HEARTBEAT_MS, this.#beat)
+    if (!this.#heartbeat.isSet) this.#heartbeat.repeat(HEARTBEAT_MS, () => this.#beat())
     // The id alone, for a client that loses the stream before its first event.
     follower.push(Buffer.from(`retry: ${RETRY_MS}\nid: ${id}-${this.#seq}\n\n`))
     if (missed === null) follower.push(toBytes('gap', null, { last_event_id: lastId }))
@@ -169,8 +169,7 @@ export class EventFeed {
     this.#dropped = this.#seq
   }
 
-  readonly #beat = (): void => {
-    this.#heartbeat.set(HEARTBEAT_MS, this.#beat)
+  #beat(): void {
     const now = this.#options.clock.monotonic()
     for (const follower of [...this.#followers]) {
       if (now - follower.begunAt >= MAX_FOLLOW_MS) follower.end('renew')

@@ -304,7 +304,10 @@ export class Schedules {
     for (const key of opened.states.keys()) changes.set(key, null)
     opened.states.clear()
     await this.#runner.keep(changes)
-    this.#flushLater()
+    if (this.#isClosed) return
+    this.#flushTimer.repeat(this.#options.persistMs, () => {
+      store.flush().catch(error => this.#runner.tellProblem(error))
+    })
   }
 
   /** Another gateway runs the schedules now; it is asked again and again whether it has ended. */
@@ -326,15 +329,6 @@ export class Schedules {
   #recall({ schedule }: Entry): void {
     const past = this.#past.get(schedule.fn.key)
     if (past !== undefined) schedule.recall(past)
-  }
-
-  #flushLater(): void {
-    if (!this.#isClosed) this.#flushTimer.set(this.#options.persistMs, () => void this.#flush())
-  }
-
-  async #flush(): Promise<void> {
-    await this.#options.store.flush().catch(error => this.#runner.tellProblem(error))
-    this.#flushLater()
   }
 }
 
