@@ -12,7 +12,7 @@ import { GatewayError, orNull, type Warning } from '../core/errors.ts'
 import { isRuntimeName, PACK_NAME, PACK_NAME_RULE } from '../core/identity.ts'
 import { isObject, parseObject } from '../core/json.ts'
 import { nameSome } from '../core/text.ts'
-import { namesIn } from '../files/own-folder.ts'
+import { isFile, namesIn } from '../files/own-folder.ts'
 import { isFolder, toFolderName } from './build.ts'
 import { type DependencyRecord, listInstalled, PackageFolder, PackageSets, readState, TARGETS } from './package-set.ts'
 import { type Installed, toPackageName } from './pip.ts'
@@ -351,10 +351,6 @@ export class SharedPacks {
 
 function hasPacks(runtime: string): boolean {
   return LANGUAGES[runtime]?.toFacts != null
-}
-
-function isFile(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isFile() === true
 }
 
 /** Manifests that are read at most, and the bytes of one. */

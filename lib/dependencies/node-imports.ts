@@ -9,6 +9,7 @@ import satisfies from 'semver/functions/satisfies.js'
 import validRange from 'semver/ranges/valid.js'
 import { type GatewayError, orNull } from '../core/errors.ts'
 import { isObject, parseObject } from '../core/json.ts'
+import { isFile } from '../files/own-folder.ts'
 import { below, tryRead } from './build.ts'
 import { toImportTarget, toPackageSource } from './node-manifest.ts'
 import { PackageFolder } from './package-set.ts'
@@ -87,7 +88,7 @@ function readScanned(file: string): string | null {
 function findSource(path: string): string | undefined {
   return [path, path.replace(/\.([mc]?)js$/, '.$1ts')]
     .flatMap(base => sourcesAt(base, ['', ...SOURCE_ENDINGS]))
-    .find(file => statSync(file, { throwIfNoEntry: false })?.isFile() === true)
+    .find(isFile)
 }
 
 function isOwn(folder: string, file: string): boolean {

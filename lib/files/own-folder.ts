@@ -293,6 +293,11 @@ function giveFile(file: number, owner: FileOwner | null, folder: string): void {
   if (owner !== null || uid !== 0) fchownSync(file, uid, gid)
 }
 
+/** True for a regular file, or a link to one. */
+export function isFile(path: string): boolean {
+  return orNull(() => statSync(path))?.isFile() === true
+}
+
 /** Names of a folder's entries; none when it cannot be read. */
 export function namesIn(folder: string): string[] {
   return orNull(() => readdirSync(folder)) ?? []

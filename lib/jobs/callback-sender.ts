@@ -18,7 +18,7 @@ import type { UpstreamRequest } from '../edge/upstream-connection.ts'
 import { toTransferError } from '../edge/transfer.ts'
 import { type EdgeRequest, toEdgeRequest, toEdgeRules } from '../edge/target.ts'
 import { openResult } from './job-result.ts'
-import { type CallbackFacts, type Job, type JobParts, readRequest, toJobRecord } from './job.ts'
+import { type CallbackFacts, type Job, type JobParts, readRequest, readWhole, toJobRecord } from './job.ts'
 
 export const CALLBACK_ATTEMPTS = 5
 /** Milliseconds before the second attempt; each further wait is four times as long. */
@@ -111,9 +111,7 @@ async function toShortResult(job: Job, store: Pick<JobParts, 'read'>): Promise<R
     await result.body.return()
     return { ...facts, omitted: true }
   }
-  const pieces: Buffer[] = []
-  for await (const piece of result.body) pieces.push(piece)
-  const body = Buffer.concat(pieces)
+  const body = await readWhole(result.body)
   if (isText) return { ...facts, is_base64: false, body: body.toString('utf8') }
   return { ...facts, is_base64: true, body_base64: body.toString('base64') }
 }

@@ -265,9 +265,9 @@ export interface JobStore {
 export type JobParts = Pick<JobStore, 'read' | 'write'>
 
 /** A whole part that is known to be small. */
-export async function readWhole(part: Readable): Promise<Buffer> {
+export async function readWhole(part: AsyncIterable<Buffer>): Promise<Buffer> {
   const pieces: Buffer[] = []
-  for await (const piece of part) pieces.push(piece as Buffer)
+  for await (const piece of part) pieces.push(piece)
   return Buffer.concat(pieces)
 }
 

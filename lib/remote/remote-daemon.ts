@@ -6,7 +6,6 @@
  */
 
 import { readFileSync } from 'node:fs'
-import { stat } from 'node:fs/promises'
 import tls from 'node:tls'
 import { isLoopback } from '../config/setting-checks.ts'
 import type { Settings } from '../config/settings.ts'
@@ -18,6 +17,7 @@ import type { RuntimeName } from '../core/identity.ts'
 import { SharedPacks } from '../dependencies/dependencies.ts'
 import { findChange } from '../discovery/loaded-files.ts'
 import { type FolderContent, FolderReader } from '../files/folder-content.ts'
+import { isFile } from '../files/own-folder.ts'
 import type { Catalog, CatalogLoader } from '../gateway/catalog-loader.ts'
 import { createCatalogLoader, createRuntimes, type GatewayContext } from '../gateway/compose.ts'
 import { type GatewayOptions, type Host, readGatewayInputs } from '../gateway/options.ts'
@@ -312,11 +312,7 @@ export class StartPreparer {
     const map = new PathMap(String(header.root ?? ''), root)
     const dir = map.toHere(header.dir)
     const entry = map.toHere(header.entry)
-    const isFile = await stat(entry).then(
-      stats => stats.isFile(),
-      () => false,
-    )
-    if (!isFile) throw new Error(`${entry.slice(root.length + 1)} is missing in the daemon's folder ${root}`)
+    if (!isFile(entry)) throw new Error(`${entry.slice(root.length + 1)} is missing in the daemon's folder ${root}`)
     const program = await this.#prepare(String(header.key), entry)
     const { key, name, version } = header
     return { key, runtime, name, version, dir, entry, ...(program !== null && { binary: program }) }
