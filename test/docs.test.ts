@@ -1,34 +1,24 @@
 import t from 'tap'
 import { isAsShown, readDocBlocks, readSession } from './docs/blocks.ts'
 import { findCheck, isInstalled } from './docs/checks.ts'
-import { listPages, readPage } from './docs/pages.ts'
+import { followPage } from './docs/follow-page.ts'
+import { listPages } from './docs/pages.ts'
 import { DocSession } from './docs/session.ts'
 
 t.setTimeout(280_000)
 
-// An index has nothing to run, and the reference is written from declarations.
-const guides = listPages().filter(page => page !== 'docs/README.md' && !page.startsWith('docs/reference/'))
+// An index has nothing to run, and the reference is written from declarations; docs-handlers.test.ts has the rest.
+const isGuide = (page: string): boolean => !/^docs\/(README.md$|handlers\/|reference\/)/.test(page)
+const guides = listPages().filter(isGuide)
 
-for (const page of ['README.md', ...guides]) {
-  t.test(`[docs.1, docs.2, docs.3] ${page} does what it says`, async t => {
-    const session = new DocSession()
-    t.teardown(() => session.end())
-    const blocks = readDocBlocks(readPage(page))
-    t.ok(blocks.length > 0)
-    for (const block of blocks) {
-      const { failure, notRun } = await session.follow(block)
-      if (failure !== undefined) t.fail(`${page}:${block.line}\n${failure}`)
-      else t.pass(`${page}:${block.line}`)
-      if (notRun !== undefined) t.comment(`${page}:${block.line} is not run: ${notRun}`)
-    }
-  })
-}
+for (const page of ['README.md', ...guides])
+  t.test(`[docs.1, docs.2, docs.3] ${page} does what it says`, t => followPage(t, page))
 
 t.test('[docs.1, docs.2] a page that is wrong is found out', async t => {
   const session = new DocSession()
   t.teardown(() => session.end())
   const follow = (language: string, text: string, marker: string | null = null) =>
-    session.follow({ line: 1, language, marker, text })
+    session.follow({ line: 1, language, marker, text, isTab: false })
   t.match((await follow('sh', 'curl http://127.0.0.1:1/')).failure, /exit code/)
   t.match((await follow('console', '$ echo a\nb')).failure, /shown: b\n\nprinted: a/)
   t.same(await follow('console', '$ X=7\n$ echo a$X b\na7...'), {})

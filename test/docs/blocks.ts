@@ -8,6 +8,8 @@ export interface DocBlock {
   /** `file: hello.py`, `not run: needs root`; null without a comment. */
   marker: string | null
   text: string
+  /** One of several that show the same in other languages: between `<!-- tabs -->` and `<!-- end of tabs -->`. */
+  isTab: boolean
 }
 
 const MARKER = /^<!-- (file|serves|not run|environment): (.+) -->$/
@@ -16,14 +18,17 @@ const MARKER = /^<!-- (file|serves|not run|environment): (.+) -->$/
 export function readDocBlocks(page: string): DocBlock[] {
   const lines = page.split('\n')
   const blocks: DocBlock[] = []
+  let isTab = false
   for (let i = 0; i < lines.length; i++) {
+    if (lines[i] === '<!-- tabs -->') isTab = true
+    if (lines[i] === '<!-- end of tabs -->') isTab = false
     const fence = /^```(\S*)/.exec(lines[i]!)
     if (fence === null) continue
     const end = lines.indexOf('```', i + 1)
     if (end === -1) throw new Error(`the block at line ${i + 1} does not end`)
     const before = lines[i - 1] ?? ''
     const marker = MARKER.test(before) ? before.slice('<!-- '.length, -' -->'.length) : null
-    blocks.push({ line: i + 2, language: fence[1]!, marker, text: lines.slice(i + 1, end).join('\n') })
+    blocks.push({ line: i + 2, language: fence[1]!, marker, text: lines.slice(i + 1, end).join('\n'), isTab })
     i = end
   }
   return blocks

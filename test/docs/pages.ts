@@ -8,7 +8,7 @@ export const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 /** Paths below the repository, sorted. */
 export function listPages(): string[] {
-  return ['docs', 'docs/recipes', 'docs/reference']
+  return ['docs', 'docs/handlers', 'docs/recipes', 'docs/reference']
     .flatMap(folder => readdirSync(join(ROOT, folder)).map(name => `${folder}/${name}`))
     .filter(path => path.endsWith('.md'))
     .sort()

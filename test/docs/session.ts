@@ -22,6 +22,10 @@ const DAEMON_PORT = /(?<=\b(?:tcp|tls):\/\/127\.0\.0\.1:)\d+/g
 /** `NAME=value fngw daemon ...`: a line that starts one. */
 const DAEMON = /^((?:\w+=\S+ )*)(?:npx )?fngw (daemon\b.*)$/
 
+const FUNCTIONS = 'functions/'
+/** Of the gateway of a page with tabs, where a request may wait for a build on a busy machine. */
+const TAB_SETTINGS = { FN_RUNTIMES: 'node,python,php,lua,go,rust', FN_DEPS_WAIT_MS: '150000' }
+
 /** What came of a block: a failure, why it was not run, or neither. */
 export interface DocResult {
   failure?: string
@@ -42,13 +46,22 @@ export class DocSession {
   #restart: (() => Promise<RunningCli>) | null = null
   #args: string[] = []
   #stale: 'settings' | 'functions' | null = null
+  /** Languages of the tabs that were read last. */
+  #tabs: string[] = []
+  #isInTabs = false
   readonly #daemons: RunningCli[] = []
   /** Ports where daemons really listen, by those that the page shows. */
   readonly #daemonPorts = new Map<string, string>()
 
-  /** @param app - a folder of the checkout that becomes the folder of the page */
-  constructor(app?: string) {
+  readonly #languages: readonly string[]
+
+  /**
+   * @param app - a folder of the checkout that becomes the folder of the page
+   * @param languages - of the tabs of the page; each has the page's functions in a folder of its own, below one gateway
+   */
+  constructor({ app, languages = [] }: { app?: string; languages?: readonly string[] } = {}) {
     if (app !== undefined) cpSync(join(PROJECT, app), this.#folder, { recursive: true })
+    this.#languages = languages
     for (const name of ['fngw', 'npx']) chmodSync(this.#home.path(`bin/${name}`), 0o755)
   }
 
@@ -70,10 +83,14 @@ export class DocSession {
     const fault = check(block.text)
     if (fault !== null) return { failure: fault }
     if (kind === 'not run') return { notRun: value }
-    if (kind === 'file') return this.#write(value, block.text)
+    if (block.isTab && !this.#languages.includes(block.language))
+      return { notRun: `${block.language} is not installed` }
+    if (block.isTab) this.#tabs = this.#isInTabs ? [...this.#tabs, block.language] : [block.language]
+    this.#isInTabs = block.isTab
+    if (kind === 'file') return this.#write(value, block.text, block.isTab ? [block.language] : this.#languages)
     if (kind === 'serves') await this.#serve(value)
     if (kind === 'environment') await this.#start(readSettings(value), this.#args)
-    if (block.language === 'console') return this.#compare(block.text)
+    if (block.language === 'console') return this.#compareTabs(block.text)
     if (block.language !== 'sh')
       return { failure: 'a comment before it has to say which file it is, or why it is not run' }
     return this.#runLines(block.text)
@@ -88,8 +105,11 @@ export class DocSession {
     this.#home.cleanup()
   }
 
-  #write(file: string, text: string): DocResult {
-    this.#home.write({ [join('project', file)]: `${this.#toReal(text)}\n` })
+  /** @param languages - those whose functions it belongs to */
+  #write(file: string, text: string, languages: readonly string[]): DocResult {
+    const isOfFunctions = languages.length > 0 && file.startsWith(FUNCTIONS)
+    const paths = isOfFunctions ? languages.map(one => `${FUNCTIONS}${toFolder(one)}/${file.slice(FUNCTIONS.length)}`) : [file]
+    for (const path of paths) this.#home.write({ [join('project', path)]: `${this.#toReal(text)}\n` })
     // The gateway sees an edit by itself; a page that goes on at once has to be sure that it did. It reads its settings once.
     this.#stale = this.#stale === 'settings' || /^\w+\.json$/.test(file) ? 'settings' : 'functions'
     return {}
@@ -116,12 +136,23 @@ export class DocSession {
     return this.#runLines(lines.slice(at + 1).join('\n'))
   }
 
-  async #compare(text: string): Promise<DocResult> {
+  /** On a page with tabs what is shown holds for each language of the tabs above it. */
+  async #compareTabs(text: string): Promise<DocResult> {
+    if (this.#tabs.length === 0) return this.#compare(text)
+    for (const language of this.#tabs) {
+      const { failure } = await this.#compare(text, language)
+      if (failure !== undefined) return { failure: `${language}: ${failure}` }
+    }
+    return {}
+  }
+
+  async #compare(text: string, language: string | null = null): Promise<DocResult> {
     const shown = readSession(text)
     // One shell for all, so that a variable that a line sets is there for the next.
     const script = shown.map(({ command }) => `${command}\nprintf '\\036'`).join('\n')
-    const { output, stderr } = await this.#bash(script, 'shown')
-    const printed = output.split('\x1e')
+    const ofLanguage = language === null ? script : script.replaceAll(SHOWN_ADDRESS, `$&/${toFolder(language)}`)
+    const { output, stderr } = await this.#bash(ofLanguage, 'shown')
+    const printed = (language === null ? output : output.replaceAll(`/${toFolder(language)}/`, '/')).split('\x1e')
     const wrong = shown.findIndex((one, i) => !isAsShown(printed[i] ?? '', one.output))
     if (wrong === -1) return {}
     const one = shown[wrong]!
@@ -141,7 +172,7 @@ export class DocSession {
           ...(address !== undefined && { FN_PORT: address.split(':')[1] }),
         },
         encoding: 'utf8',
-        timeout: 60_000,
+        timeout: 160_000,
       },
     )
     // Lines of an HTTP head end in CR LF.
@@ -151,7 +182,8 @@ export class DocSession {
 
   async #start(env: Record<string, string>, args: string[]): Promise<void> {
     this.#args = args
-    await this.#open(() => startCli([...args, '--port', '0'], { cwd: this.#folder, env: { ...shareCrates(), ...env } }))
+    const all = { ...shareCrates(), ...(this.#languages.length > 0 && TAB_SETTINGS), ...env }
+    await this.#open(() => startCli([...args, '--port', '0'], { cwd: this.#folder, env: all }))
   }
 
   /** It lives as long as the page is followed. */
@@ -185,6 +217,11 @@ export class DocSession {
     await this.#gateway?.ended
     this.#gateway = null
   }
+}
+
+/** A folder named `python` alone would be one for the functions of a runtime. */
+function toFolder(language: string): string {
+  return `in-${language}`
 }
 
 /** `A=1 B=2` */

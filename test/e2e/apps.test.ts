@@ -35,7 +35,7 @@ interface Answer {
 
 /** Follows the README of an application that runs in a folder of its own. The gateway runs until the test ends. */
 async function followReadme(t: Test, name: string): Promise<App> {
-  const session = new DocSession(`${APPS}/${name}`)
+  const session = new DocSession({ app: `${APPS}/${name}` })
   t.teardown(() => session.end())
   const setEnv: App['setEnv'] = async (file, change) => {
     const path = join(session.folder, 'functions', file)
