@@ -92,3 +92,14 @@ t.test('[docs.6] each entry says what it is for', async t => {
   t.ok(Object.values(ERROR_MEANINGS).every(text => text.endsWith('.')))
   for (const part of page('command-line.md').split('\n## ').slice(1)) t.match(part, /^.+\n\n`?[^\n]+[.)]\n/)
 })
+
+t.test('[docs.13] each error code has a section that says its status and what to do', t => {
+  const text = readFileSync(new URL('../docs/troubleshooting.md', import.meta.url), 'utf8')
+  const sections = text.split('\n## ').slice(1)
+  t.same(
+    sections.map(section => /^(\w+)\n\n(\d{3})\b/.exec(section)?.slice(1)),
+    Object.entries(ERROR_STATUS).map(([code, status]) => [code, String(status)]),
+  )
+  for (const section of sections) t.match(section, /\n\n- /, section.split('\n', 1)[0]!)
+  t.end()
+})

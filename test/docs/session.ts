@@ -108,7 +108,9 @@ export class DocSession {
   /** @param languages - those whose functions it belongs to */
   #write(file: string, text: string, languages: readonly string[]): DocResult {
     const isOfFunctions = languages.length > 0 && file.startsWith(FUNCTIONS)
-    const paths = isOfFunctions ? languages.map(one => `${FUNCTIONS}${toFolder(one)}/${file.slice(FUNCTIONS.length)}`) : [file]
+    const paths = isOfFunctions
+      ? languages.map(one => `${FUNCTIONS}${toFolder(one)}/${file.slice(FUNCTIONS.length)}`)
+      : [file]
     for (const path of paths) this.#home.write({ [join('project', path)]: `${this.#toReal(text)}\n` })
     // The gateway sees an edit by itself; a page that goes on at once has to be sure that it did. It reads its settings once.
     this.#stale = this.#stale === 'settings' || /^\w+\.json$/.test(file) ? 'settings' : 'functions'
