@@ -6,6 +6,8 @@ import { checkSite, toAnchor, toSidebar, toSiteLink, toSitePage } from '../build
 import { listPages, ROOT, readPage } from './docs/pages.ts'
 import { makeTree } from './helpers/tree.ts'
 
+t.setTimeout(280_000)
+
 const pages = listPages()
 
 t.test('[docs.4] docs/README.md leads to every page, and each link leads to a file and a heading', t => {
