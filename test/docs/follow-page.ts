@@ -26,7 +26,7 @@ export function followTabs(t: Test, pages: readonly string[]): void {
   t.teardown(() => session.end())
   for (const [i, page] of pages.entries()) {
     const isRustBuilt = i === 0 || BUILDS_ALL_RUST
-    t.test(`[docs.1, docs.2, docs.12] ${page} does what it says, in each language of its tabs`, t =>
+    t.test(`[docs.1, docs.2, docs.15] ${page} does what it says, in each language of its tabs`, t =>
       followBlocks(t, page, session, isRustBuilt),
     )
   }
