@@ -5,6 +5,7 @@ import { loadSettings } from '../lib/config/project-file.ts'
 import { isLoopback } from '../lib/config/setting-checks.ts'
 import type { Settings } from '../lib/config/settings.ts'
 import { SETTING_OPTIONS } from '../lib/config/setting-options.ts'
+import { findToolchain } from '../lib/runtime/binaries.ts'
 import type { GatewayOptions } from '../lib/index.ts'
 import type { Terminal } from './ask.ts'
 import { addDebugFlags, type DebugFlags, takeFolder, toDebugOptions } from './debug-flags.ts'
@@ -114,8 +115,18 @@ export function addServe(program: Command, name: ServeName, options: ProgramOpti
       process.exitCode = await serveInContainer({ ...asked, program: called, dir: dir ?? null })
       return
     }
+    const { debug } = gateway
+    if (debug?.python !== undefined) debug.python.path = await toDebugpy(readSettings(gateway), output)
     process.exitCode = await serve({ ...asked, name, version, program: outside?.program ?? called, outside })
   })
+}
+
+/** Without an interpreter the gateway says so itself. */
+async function toDebugpy({ binaries, production }: Settings, output: Output): Promise<string | null> {
+  const { path: python } = findToolchain('python', binaries, process.env)
+  if (python === null || production) return null
+  const { findDebugpy } = await import('./debugpy.ts')
+  return findDebugpy({ python, env: process.env, note: text => output.note(text) })
 }
 
 function readSettings({ env = {}, flags = {}, project }: GatewayOptions): Settings {

@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 folder=node_modules/.cache/fngw-python
-wanted='prometheus-client==0.22.1 uv==0.13.9'
+wanted='prometheus-client==0.22.1 uv==0.13.9 debugpy==1.8.22'
 [ "$(cat "$folder/.installed" 2>/dev/null)" != "$wanted" ] || exit 0
 rm -rf "$folder"
 # shellcheck disable=SC2086

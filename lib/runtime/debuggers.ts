@@ -66,6 +66,9 @@ const STOPS: Readonly<Record<DebuggedRuntime, RegExp>> = {
 const MARK_CHARS = 48
 /** How a client of debugpy begins. A page in a browser cannot, so that none can debug anything through an open port. */
 const DAP_BEGIN = 'Content-Length:'
+/** Characters in which Xdebug says whose it is, and connections that wait until a worker says so too. */
+const MAX_INIT_CHARS = 4096
+const MAX_UNKNOWN = 100
 const LOCAL_HOST = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/
 
 export class Debuggers {
@@ -83,6 +86,8 @@ export class Debuggers {
   /** Where Xdebug connects to, and which of its processes is whose. */
   #xdebug: Server | null = null
   readonly #phpWorkers = new Map<number, Worker>()
+  /** Of connections that were faster than the word of their worker. */
+  readonly #unknown = new Map<number, (worker: Worker) => void>()
   readonly #sockets = new Set<Socket>()
   #isClosed = false
 
@@ -154,7 +159,10 @@ export class Debuggers {
     const { port, path = '', pid, waits } = fields as Record<string, unknown>
     if (fn.runtime === 'php') {
       for (const [known, one] of this.#phpWorkers) if (one.state === 'dead') this.#phpWorkers.delete(known)
-      if (typeof pid === 'number') this.#phpWorkers.set(pid, worker)
+      if (typeof pid !== 'number') return
+      this.#phpWorkers.set(pid, worker)
+      this.#unknown.get(pid)?.(worker)
+      this.#unknown.delete(pid)
       return
     }
     if (!isPort(port) || typeof path !== 'string' || !/^[\w/-]*$/.test(path)) return
@@ -286,23 +294,30 @@ export class Debuggers {
     let head = ''
     const read = (bytes: Buffer) => {
       head += bytes.toString('latin1')
-      const pid = /<init [^>]*appid="(\d+)"/.exec(head)?.[1]
-      const worker = pid === undefined ? undefined : this.#phpWorkers.get(Number(pid))
-      if (worker === undefined) {
-        if (pid !== undefined || head.length > 4096) debugged.destroy()
+      const pid = Number(/<init [^>]*appid="(\d+)"/.exec(head)?.[1] ?? 0)
+      if (pid === 0) {
+        if (head.length > MAX_INIT_CHARS) debugged.destroy()
         return
       }
       debugged.off('data', read)
       debugged.pause()
-      const editor = connect(port, HOST)
-      // Nobody listens there: the function runs without a debugger.
-      editor.once('error', () => debugged.destroy())
-      editor.once('connect', () => {
-        editor.write(Buffer.from(head, 'latin1'))
-        this.#join(editor, debugged, worker)
-      })
+      const lead = (worker: Worker): void => this.#toEditor(debugged, head, worker, port)
+      const worker = this.#phpWorkers.get(pid)
+      if (worker !== undefined) lead(worker)
+      else if (this.#unknown.size < MAX_UNKNOWN) this.#unknown.set(pid, lead)
+      else debugged.destroy()
     }
     debugged.on('data', read)
+  }
+
+  #toEditor(debugged: Socket, head: string, worker: Worker, port: number): void {
+    const editor = connect(port, HOST)
+    // Nobody listens there: the function runs without a debugger.
+    editor.once('error', () => debugged.destroy())
+    editor.once('connect', () => {
+      editor.write(Buffer.from(head, 'latin1'))
+      this.#join(editor, debugged, worker)
+    })
   }
 }
 

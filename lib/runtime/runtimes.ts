@@ -299,7 +299,7 @@ export class Runtimes {
     const isDebugged = this.#isDebugged(name)
     // A debugger takes memory of the process that it stops.
     env.FNGW_WORKER_MEMORY_MB = String(isDebugged ? 0 : this.#options.settings.workerMemoryMb)
-    if (isDebugged) env.FNGW_DEBUG = '1'
+    if (isDebugged) env[name === 'php' ? 'XDEBUG_MODE' : 'FNGW_DEBUG'] = name === 'php' ? 'debug' : '1'
     if (this.#users !== null) env.FNGW_ISOLATION = 'user'
     if (name !== 'node') return env
     // Which spare workers are worth keeping: TypeScript needs its compiler loaded.

@@ -157,7 +157,8 @@ export class WorkerSet implements WorkerOwner, OlderSet {
   /** Starts the first worker. Calls are not sent along: they are the previous version's if it cannot load. */
   startLoad(): void {
     if (this.workers.length > 0 || this.#loadRetry.isWaiting) return
-    if (this.#isHeld && !this.#loadTimer.isSet)
+    // A request that is to be debugged is for the newest version, whose worker takes long to start.
+    if (this.#isHeld && !this.#loadTimer.isSet && this.debuggers === null)
       this.#loadTimer.set(LOAD_WAIT_MS, () => this.#standIn.begin(this.#backlog))
     this.#start()
   }

@@ -40,6 +40,7 @@ final class Worker
     private int $id = 0;
     private ?Stream $stream = null;
     private bool $loading = true;
+    private bool $isDebugged = false;
     /** SIGTERM came: end after the call that runs. */
     private bool $ending = false;
     /** Seconds after which an orphan ends itself; 0 when the kernel sees to it. */
@@ -126,7 +127,26 @@ final class Worker
             return false;
         }
         self::$entry = $this->loader->entry;
+        $this->letDebuggerIn($start['debug'] ?? null);
         return true;
+    }
+
+    /** @param mixed $debug in development: `port` at which the gateway waits for Xdebug */
+    private function letDebuggerIn(mixed $debug): void
+    {
+        $port = \is_array($debug) ? $debug['port'] ?? null : null;
+        if (!\is_int($port)) {
+            return;
+        }
+        if (!\function_exists('xdebug_connect_to_client')) {
+            \error_log('cannot debug: PHP has no Xdebug; install php-xdebug');
+            return;
+        }
+        $this->isDebugged = true;
+        \ini_set('xdebug.client_host', '127.0.0.1');
+        \ini_set('xdebug.client_port', (string) $port);
+        $this->link->write(encodeFields(Kind::LOADED, 0, ['files' => [], 'debugger' => ['pid' => \posix_getpid()]]));
+        \xdebug_connect_to_client();
     }
 
     /**
@@ -155,6 +175,16 @@ final class Worker
             return false;
         }
         self::$returned = null;
+        if ($this->isDebugged) {
+            $handler = $this->handler;
+            $this->handler = static function (mixed ...$given) use ($handler): mixed {
+                // The editor may have begun to listen since.
+                if (!\xdebug_is_debugger_active()) {
+                    \xdebug_connect_to_client();
+                }
+                return $handler(...$given);
+            };
+        }
         $this->takesParams = $this->loader->takesParams;
         $this->loading = false;
         $ready = ['max_inflight' => 1, 'files' => filesThatFit($this->sources->takeNew())];

@@ -36,6 +36,9 @@ def run(listener, socket_path, memory_mb, gateway, is_ahead):
     link = Link(conn, decoder, start)
     try:
         loader.prepare_process(start)
+        debug = start.get('debug')
+        if debug is not None:
+            announce_debugger(conn, debug)
         target = adapters.make_target(start, link.run_in_background)
     except failure.LoadError as error:
         refuse(conn, {**error.fields, 'code': 'load'})
@@ -54,3 +57,11 @@ def run(listener, socket_path, memory_mb, gateway, is_ahead):
     for stream in link.streams:
         stream.flush()
     return EXIT_OK
+
+
+def announce_debugger(conn, debug):
+    """Tells the gateway where a debugger gets in, before the function is loaded. Raises LoadError, OSError."""
+    from .debugger import open_debugger
+
+    opened = {'port': open_debugger(debug.get('path'))}
+    conn.sendall(wire.encode(wire.LOADED, 0, wire.to_header({'files': [], 'debugger': opened})))

@@ -1,4 +1,7 @@
+import { spawnSync } from 'node:child_process'
+import { chmodSync, existsSync } from 'node:fs'
 import { request } from 'node:http'
+import { fileURLToPath } from 'node:url'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import {
@@ -9,6 +12,7 @@ import {
   type RequestRecord,
 } from '../../lib/index.ts'
 import { CdpClient, ScriptMap } from '../helpers/cdp.ts'
+import { DapClient, DbgpEditor } from '../helpers/debug-clients.ts'
 import { makeTree, type Tree, type TreeEntry } from '../helpers/tree.ts'
 
 /** Its requests end with 504 after as many milliseconds as a stopped function would have had. */
@@ -250,3 +254,133 @@ t.test('[runtime/debuggers.8] is refused outside of development and at public ad
   for (const [options, message] of cases)
     await t.rejects(createGateway({ functionsRoot: root, ...options, debug: { node: NODE } }), { message })
 })
+
+const CACHE = fileURLToPath(new URL('../../node_modules/.cache/', import.meta.url))
+const DEBUGPY = `${CACHE}fngw-python`
+const hasDebugpy = existsSync(`${DEBUGPY}/debugpy`) || 'debugpy is not installed: sh test/python-packages.sh'
+const PYTHON = { port: NODE.port + 500, path: DEBUGPY }
+const PYTHON_HANDLER = (factor: number) => `from _numbers import multiply
+
+def handler(event):
+    value = multiply(int(event['query']['n']), ${factor})
+    return {'status': 200, 'body': {'value': value}}
+`
+
+t.test(
+  '[runtime/debuggers.10, runtime/debuggers.12, runtime/debuggers.3, runtime/debuggers.6] stops at the line of a Python handler for longer than its timeout, also after an edit',
+  async t => {
+    if (hasDebugpy !== true) return t.pass(hasDebugpy)
+    const entries = {
+      'hello/handler.py': PYTHON_HANDLER(2),
+      'hello/_numbers.py': `def multiply(n, factor):\n    return n * factor\n`,
+      'hello/fn.config.json': { json: { timeout_ms: 100 } },
+    }
+    const options: GatewayOptions = { runtimes: ['node', 'python'], debug: { python: PYTHON } }
+    const { gateway, tree, requests, outlast } = await open(t, entries, options)
+    for (const [factor, expected] of [
+      [2, 14],
+      [3, 21],
+    ] as const) {
+      const client = new DapClient(PYTHON.port)
+      const first = gateway.inject('/hello?n=1')
+      await client.send('initialize', { adapterID: 'test', pathFormat: 'path', linesStartAt1: true })
+      const attached = client.send('attach', { justMyCode: true })
+      await client.event('initialized')
+      await client.send('setBreakpoints', {
+        source: { path: tree.path('hello/handler.py') },
+        breakpoints: [{ line: 5 }],
+      })
+      await client.send('configurationDone')
+      await Promise.all([attached, first])
+      const answer = gateway.inject('/hello?n=7')
+      const { threadId } = await client.event('stopped')
+      const { stackFrames } = await client.send('stackTrace', { threadId })
+      t.same([stackFrames[0].source.path, stackFrames[0].line], [tree.path('hello/handler.py'), 5])
+      const { result } = await client.send('evaluate', { expression: 'value', frameId: stackFrames[0].id })
+      t.equal(result, String(expected))
+      await outlast()
+      await client.send('continue', { threadId })
+      t.equal((await answer).body.toString(), `{"value":${expected}}`)
+      t.same(
+        requests.filter(({ fn }) => fn === 'hello').map(({ note }) => note),
+        [undefined, 'paused by debugger'],
+      )
+      requests.length = 0
+      if (factor === 2) {
+        tree.write({ 'hello/handler.py': PYTHON_HANDLER(3) })
+        await client.closed
+      } else client.close()
+    }
+  },
+)
+
+t.test('[runtime/debuggers.5] a page in a browser cannot speak to the debugger of Python', async t => {
+  if (hasDebugpy !== true) return t.pass(hasDebugpy)
+  const entries = { 'hello.py': `def handler(event):\n    return 'done'\n` }
+  const { gateway } = await open(t, entries, { runtimes: ['node', 'python'], debug: { python: PYTHON } })
+  await gateway.inject('/hello')
+  const body = JSON.stringify({ seq: 1, type: 'request', command: 'initialize', arguments: { adapterID: 'page' } })
+  await t.rejects(fetch(`http://127.0.0.1:${PYTHON.port}/`, { method: 'POST', body }))
+})
+
+const XDEBUG = `${CACHE}fngw-xdebug/${/^PHP (\d+\.\d+)/.exec(spawnSync('php', ['-v'], { encoding: 'utf8' }).stdout ?? '')?.[1]}.so`
+const hasXdebug = existsSync(XDEBUG) || 'Xdebug is not there: sh test/xdebug.sh'
+const PHP_HANDLER = (factor: number) => `<?php
+require_once __DIR__ . '/_numbers.php';
+
+function handler(array $event): array {
+    $value = multiply((int) $event['query']['n'], ${factor});
+    return ['status' => 200, 'body' => ['value' => $value]];
+}
+`
+
+t.test(
+  '[runtime/debuggers.11, runtime/debuggers.3, runtime/debuggers.6] stops at the line of a PHP handler for longer than its timeout, also after an edit',
+  async t => {
+    if (hasXdebug !== true) return t.pass(hasXdebug)
+    const { path, write, cleanup } = makeTree({ 'ini/xdebug.ini': `zend_extension=${XDEBUG}\n` })
+    t.teardown(cleanup)
+    write({ php: `#!/bin/sh\nPHP_INI_SCAN_DIR=:${path('ini')} exec php "$@"\n` })
+    chmodSync(path('php'), 0o755)
+    const editor = new DbgpEditor()
+    const port = await editor.listen()
+    t.teardown(() => editor.close())
+    const entries = {
+      'hello/handler.php': PHP_HANDLER(2),
+      'hello/_numbers.php': `<?php\nfunction multiply(int $n, int $factor): int {\n    return $n * $factor;\n}\n`,
+      'hello/fn.config.json': { json: { timeout_ms: 100 } },
+    }
+    const options: GatewayOptions = {
+      runtimes: ['node', 'php'],
+      binaries: { php: path('php') },
+      debug: { php: { port } },
+    }
+    const { gateway, tree, requests, outlast } = await open(t, entries, options)
+    for (const [factor, expected] of [
+      [2, 14],
+      [3, 21],
+    ] as const) {
+      // Of the edited file a worker starts at the save.
+      const first = factor === 2 ? gateway.inject('/hello?n=7') : null
+      const session = await editor.session()
+      const file = `file://${tree.path('hello/handler.php')}`
+      t.match(await session.send(`breakpoint_set -t line -f ${file} -n 6`), /<response [^>]*command="breakpoint_set"/)
+      const stopped = session.send('run')
+      const answer = first ?? gateway.inject('/hello?n=7')
+      t.match(await stopped, /status="break"/)
+      const frame = /<stack [^>]*level="0"[^>]*>/.exec(await session.send('stack_get'))?.[0]
+      t.match(frame, `filename="${file}" lineno="6"`)
+      t.match(await session.send('property_get -n $value'), `<![CDATA[${expected}]]>`)
+      await outlast()
+      // Its answer comes when code stops the next time.
+      void session.send('run')
+      t.equal((await answer).body.toString(), `{"value":${expected}}`)
+      t.same(
+        requests.filter(({ fn }) => fn === 'hello').map(({ note }) => note),
+        ['paused by debugger'],
+      )
+      requests.length = 0
+      if (factor === 2) tree.write({ 'hello/handler.php': PHP_HANDLER(3) })
+    }
+  },
+)
