@@ -4,6 +4,7 @@ import type { ComponentType } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { isLoginWanted } from './data/api.ts'
 import { PAGES } from './pages.ts'
+import { FleetPage } from './pages/fleet.tsx'
 import { FunctionPage } from './pages/function.tsx'
 import { FunctionsPage } from './pages/functions.tsx'
 import { HealthPage } from './pages/health.tsx'
@@ -38,6 +39,7 @@ const COMPONENTS: Readonly<Record<string, PageComponent>> = {
   scheduler: SchedulerPage,
   packs: PacksPage,
   health: HealthPage,
+  fleet: FleetPage,
   settings: SettingsPage,
   login: LoginPage,
 }

@@ -25,5 +25,6 @@ export const PAGES: readonly PageEntry[] = [
   { path: 'scheduler', title: 'Schedules', question: 'What will run, and when?', key: 's' },
   { path: 'packs', title: 'Packs and installs', question: 'Which packages are installed?', key: 'p' },
   { path: 'health', title: 'Health', question: 'Which processes run, and how are they?', key: 'h' },
+  { path: 'fleet', title: 'Fleet', question: 'Which gateways share the work?', key: 'i' },
   { path: 'settings', title: 'Settings', question: 'Which settings are in force?', key: 'e' },
 ]

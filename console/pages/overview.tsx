@@ -1,6 +1,7 @@
 /** Overview: how it is in words, what is wrong, and what happened over one time range. Owner: page console/overview. */
 
 import { useMemo, useRef } from 'preact/hooks'
+import { type Fleet, useFleet } from '../data/fleet.ts'
 import { type Health, useHealth } from '../data/health-record.ts'
 import { type History, useHistory } from '../data/history.ts'
 import { type Loaded, useLoad } from '../data/load.ts'
@@ -10,11 +11,15 @@ import { HistoryCharts } from '../parts/history-charts.tsx'
 import { LoadState } from '../parts/load-state.tsx'
 import { Page } from '../parts/page.tsx'
 import { currentRange, RangeChoice, toRange } from '../parts/range-choice.tsx'
+import { toHref } from '../router.ts'
 import { FirstFunction } from './overview/first-function.tsx'
 import { ProblemList } from './overview/problem-list.tsx'
 import { toProblems } from './overview/problems.ts'
 import { toStatus } from './overview/status.ts'
 import { FunctionTables, RuntimeTable } from './overview/tables.tsx'
+
+/** Milliseconds between two requests. */
+const EVERY_MS = 5000
 
 /** Nothing is shown until all of it can be: what came later would push away what is read. */
 const isHere = ({ data, error }: Loaded<unknown>): boolean => data !== null || error !== null
@@ -27,10 +32,11 @@ export function OverviewPage() {
   const history = last.current
   const { words } = toRange(history.data?.window ?? null)
   const health = useHealth()
+  const fleet = useFleet(EVERY_MS)
   const catalog = useLoad<Catalog>('/_fn/catalog', { on: ['reload', 'warning'] })
   const problems = useMemo(() => (catalog.data === null ? null : toProblems(catalog.data)), [catalog.data])
   const isEmpty = health.data?.functions.summary.total === 0
-  const isReady = [history, health, catalog].every(isHere)
+  const isReady = [history, health, catalog, fleet].every(isHere)
   return (
     <Page title="Overview" question="Is it healthy, and what changed?" tools={<RangeChoice />}>
       {isReady && (
@@ -42,6 +48,7 @@ export function OverviewPage() {
           ) : (
             <StatusLine health={health.data} history={history.data} problems={problems} range={words} />
           )}
+          {fleet.data?.fleet === true && <Scope fleet={fleet.data} />}
           {problems !== null && <ProblemList problems={problems} />}
           {isEmpty && health.data !== null && (
             <FirstFunction root={health.data.functions_root} isWatching={health.data.hot_reload.enabled} />
@@ -54,6 +61,18 @@ export function OverviewPage() {
         </>
       )}
     </Page>
+  )
+}
+
+/** In a fleet each gateway counts its own requests. */
+function Scope({ fleet: { id, gateways } }: { fleet: Fleet }) {
+  const live = gateways.filter(({ state }) => state !== 'gone')
+  const running = live.reduce((total, one) => total + one.running_calls, 0)
+  return (
+    <p class="quiet">
+      The numbers on this page are those of gateway <span class="mono">{id}</span>, one of {formatCount(live.length)} in
+      the <a href={toHref('fleet')}>fleet</a>, which runs {formatNumberOf(running, 'call')} now.
+    </p>
   )
 }
 

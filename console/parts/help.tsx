@@ -1,7 +1,7 @@
 /** The list of keys, at `?`. Owner: page console/console. */
 
+import { usePages } from '../data/fleet.ts'
 import { isHelpOpen } from '../keys.ts'
-import { PAGES } from '../pages.ts'
 import { Dialog } from './dialog.tsx'
 
 const KEYS: readonly (readonly [string, string])[] = [
@@ -10,10 +10,10 @@ const KEYS: readonly (readonly [string, string])[] = [
   ['j k', 'next and previous row'],
   ['Enter', 'open the row'],
   ['Esc', 'close'],
-  ...PAGES.map(({ key, title }) => [`g ${key}`, title] as const),
 ]
 
 export function Help() {
+  const keys = [...KEYS, ...usePages().map(({ key, title }) => [`g ${key}`, title] as const)]
   const close = (): void => {
     isHelpOpen.value = false
   }
@@ -21,7 +21,7 @@ export function Help() {
     <Dialog title="Keys" isOpen={isHelpOpen.value} onClose={close}>
       <h2>Keys</h2>
       <dl class="keys">
-        {KEYS.map(([key, text]) => (
+        {keys.map(([key, text]) => (
           <div key={key}>
             <dt>
               <kbd>{key}</kbd>

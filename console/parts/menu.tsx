@@ -1,7 +1,7 @@
 /** The menu at the side: pages, theme, who is logged in. Owner: page console/console. */
 
 import { useSignal } from '@preact/signals'
-import { PAGES } from '../pages.ts'
+import { usePages } from '../data/fleet.ts'
 import { toHref } from '../router.ts'
 import { logOut, uiState } from '../session.ts'
 import { isPaletteOpen } from '../keys.ts'
@@ -27,7 +27,7 @@ export function Menu({ current }: { current: string }) {
         </button>
       </div>
       <ul>
-        {PAGES.map(({ path, title, key }) => (
+        {usePages().map(({ path, title, key }) => (
           <li key={path}>
             <a
               href={toHref(path)}

@@ -3,10 +3,10 @@
 import { useState } from 'preact/hooks'
 import { toMatches, type Choice } from '../choices.ts'
 import { toShownName } from '../data/function-records.ts'
+import { usePages } from '../data/fleet.ts'
 import { useLoad } from '../data/load.ts'
 import type { Catalog } from '../data/records.ts'
 import { isPaletteOpen } from '../keys.ts'
-import { PAGES } from '../pages.ts'
 import { navigate, toHref } from '../router.ts'
 import { Dialog } from './dialog.tsx'
 
@@ -24,8 +24,8 @@ export function Palette() {
   )
 }
 
-function toChoices(catalog: Catalog | null): Choice[] {
-  const pages = PAGES.map(({ path, title }) => ({ text: title, kind: 'page', href: toHref(path) }))
+function toChoices(catalog: Catalog | null, shown: ReturnType<typeof usePages>): Choice[] {
+  const pages = shown.map(({ path, title }) => ({ text: title, kind: 'page', href: toHref(path) }))
   const functions = Object.entries(catalog?.runtimes ?? {}).flatMap(([runtime, { functions: list }]) =>
     list.flatMap(({ name, has_default: hasDefault, versions }) =>
       [...(hasDefault ? ['default'] : []), ...versions].map(version => ({
@@ -40,9 +40,10 @@ function toChoices(catalog: Catalog | null): Choice[] {
 
 function Finder({ onDone }: { onDone: () => void }) {
   const { data } = useLoad<Catalog>('/_fn/catalog', { on: ['reload'] })
+  const pages = usePages()
   const [text, setText] = useState('')
   const [index, setIndex] = useState(0)
-  const rows = toMatches(toChoices(data), text, MOST_ROWS)
+  const rows = toMatches(toChoices(data, pages), text, MOST_ROWS)
   const chosen = Math.min(index, rows.length - 1)
   const go = (choice: Choice | undefined): void => {
     if (choice === undefined) return

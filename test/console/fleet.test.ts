@@ -1,0 +1,57 @@
+import t from 'tap'
+import type { GatewayOptions } from '../../lib/index.ts'
+import { checkLooks, makeConsoleBed, noBrowser, withPage } from '../helpers/console-bed.ts'
+import { startMember } from '../helpers/fleet-bed.ts'
+import { startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
+
+t.setTimeout(280_000)
+
+t.test(
+  '[console/fleet.1, console/fleet.2, console/fleet.4] two gateways, a rollout, and a gateway that leaves',
+  { skip: noBrowser || WITHOUT_REDIS },
+  async t => {
+    const redis = await startRedis(t)
+    const options: GatewayOptions = { storeUrl: redis.url, release: 'build-1', runtimes: ['node'] }
+    const { url } = await makeConsoleBed(t, { 'hello.js': 'exports.handler = () => 1\n' }, options)
+    const other = await startMember(t, redis, { release: 'build-2' })
+    const { url: address } = await other.listen({ port: 0 })
+    await withPage(t, `${url}/console`, async page => {
+      await page.getByText(/The numbers on this page are those of gateway .*, one of 2 in the fleet/).waitFor()
+      await page.getByRole('link', { name: 'Fleet', exact: true }).waitFor()
+      await page.keyboard.press('g')
+      await page.keyboard.press('i')
+      await page.getByRole('heading', { level: 1, name: 'Fleet' }).waitFor()
+      await page.getByText('2 gateways: 2 ready. The store is up.').waitFor()
+      const rollout = await page.getByRole('region', { name: 'Rollout' }).innerText()
+      t.match(rollout, /build-2 \(newest\): 1 of 2 gateways\s+build-1: 1 of 2 gateways/)
+      const rows = page.getByRole('region', { name: 'Gateways' }).locator('tbody tr')
+      const [own, far] = await Promise.all(
+        ['build-1', 'build-2'].map(release => rows.filter({ hasText: release }).innerText()),
+      )
+      t.match(own, /ready/)
+      t.match(
+        await page.getByRole('region', { name: 'State' }).innerText(),
+        /This page is served by \S+\. Schedules run on .+\./,
+      )
+      t.match(far, address)
+      t.match(far, /\d+\.\d\d of \d+/)
+      await checkLooks(t, page, 'fleet')
+      await other.close()
+      await page.getByText(/^(1 gateway: 1 ready|2 gateways: 1 (ready|gone), 1 (ready|gone))/).waitFor()
+      await page.getByRole('region', { name: 'Rollout' }).waitFor({ state: 'detached' })
+    })
+  },
+)
+
+t.test('[console/fleet.3] a gateway without a store has no such page in its menu', { skip: noBrowser }, async t => {
+  const { url } = await makeConsoleBed(t, {}, { runtimes: ['lua'] })
+  await withPage(t, `${url}/console/fleet`, async page => {
+    await page.getByRole('heading', { name: 'Not in a fleet' }).waitFor()
+    t.match(await page.locator('main').innerText(), /FN_STORE_URL=redis/)
+    t.equal(await page.getByRole('link', { name: 'Fleet', exact: true }).count(), 0)
+    await page.keyboard.press('?')
+    const keys = page.getByRole('dialog', { name: 'Keys' })
+    await keys.getByText('Settings').waitFor()
+    t.equal(await keys.getByText('Fleet').count(), 0)
+  })
+})
