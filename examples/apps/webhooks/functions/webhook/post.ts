@@ -14,8 +14,9 @@ function isSigned({ headers, body, env }: FnEvent): boolean {
   if (!id || !isFresh) return false
   const expected = createHmac('sha256', env.WEBHOOK_SECRET!).update(`${id}.${time}.${body}`).digest()
   return signatures.split(' ').some(signature => {
-    const given = Buffer.from(signature.replace(/^v1,/, ''), 'base64')
-    return given.length === expected.length && timingSafeEqual(given, expected)
+    const [version, digest = ''] = signature.split(',')
+    const given = Buffer.from(digest, 'base64')
+    return version === 'v1' && given.length === expected.length && timingSafeEqual(given, expected)
   })
 }
 
