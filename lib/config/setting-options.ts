@@ -648,7 +648,7 @@ export const SETTING_OPTIONS = {
     }),
     release: setting('FN_RELEASE', texts.release, {
       description:
-        'Name of the release of the functions, such as a commit or an image tag: gateways of a fleet with different ones are a rollout. A digest of the functions tree when unset.',
+        'Name of the release of the functions, such as a commit or an image tag: gateways of a fleet with different ones are a rollout. A digest of their sources and configs when unset.',
     }),
     storeRequired: setting('FN_STORE_REQUIRED', boolean(), {
       description:

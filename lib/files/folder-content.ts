@@ -35,14 +35,14 @@ interface KnownFile {
 /** A folder that is read repeatedly. */
 export class FolderReader {
   readonly #root: string
-  readonly #ignored: ReadonlySet<string>
+  readonly #isCounted: (name: string) => boolean
   #known = new Map<string, KnownFile>()
   #reading: Promise<FolderContent | null> | null = null
 
-  /** @param ignored - further names to leave out */
-  constructor(root: string, ignored: readonly string[] = []) {
+  /** @param isCounted - false for names of files to leave out */
+  constructor(root: string, isCounted: (name: string) => boolean = () => true) {
     this.#root = root
-    this.#ignored = new Set([...IGNORED, ...ignored])
+    this.#isCounted = isCounted
   }
 
   /** Never rejects; null when the folder has more than MAX_FILES files or cannot be read. */
@@ -70,10 +70,10 @@ export class FolderReader {
   async #walk(folder: string, found: Map<string, KnownFile>): Promise<void> {
     for (const entry of await readdir(join(this.#root, folder), { withFileTypes: true })) {
       const { name } = entry
-      if (name.startsWith('.') || this.#ignored.has(name)) continue
+      if (name.startsWith('.') || IGNORED.includes(name)) continue
       const path = folder === '' ? name : `${folder}/${name}`
       if (entry.isDirectory()) await this.#walk(path, found)
-      else await this.#readFile(path, found)
+      else if (this.#isCounted(name)) await this.#readFile(path, found)
     }
   }
 

@@ -24,6 +24,13 @@ import { importOptional, Store } from './fleet-store.ts'
 const WRITTEN_FILES = ['package-lock.json', 'requirements.lock.txt', 'composer.lock']
 const DIGEST_CHARS = 12
 
+interface FleetOptions {
+  settings: Settings
+  clock: Clock
+  /** True for names of files that functions are made of; others may change at every call. */
+  isSource: (name: string) => boolean
+}
+
 export class Fleet {
   readonly id = `${hostname()}-${process.pid}-${randomBytes(3).toString('hex')}`
   readonly store: Store
@@ -41,11 +48,12 @@ export class Fleet {
   #report: (() => OwnReport) | null = null
   #reload: () => Promise<void> = async () => {}
 
-  private constructor({ release, functionsRoot }: Settings, store: Store, clock: Clock, bullmq: Bullmq, log: LateLog) {
+  private constructor({ settings, clock, isSource }: FleetOptions, store: Store, bullmq: Bullmq, log: LateLog) {
+    const { release, functionsRoot } = settings
     this.#log = log
     this.store = store
     this.#bullmq = bullmq
-    this.#tree = new FolderReader(functionsRoot, WRITTEN_FILES)
+    this.#tree = new FolderReader(functionsRoot, name => isSource(name) && !WRITTEN_FILES.includes(name))
     this.#setRelease = release
     this.#release = release ?? UNKNOWN
     const { version } = JSON.parse(readFileSync(packageFile('package.json'), 'utf8')) as { version: string }
@@ -64,14 +72,14 @@ export class Fleet {
   }
 
   /** @throws GatewayError that names what is wrong: a package, the URL, the server */
-  static async open(settings: Settings, clock: Clock): Promise<Fleet> {
-    const { storeUrl, storePrefix, storeRequired } = settings
+  static async open(options: FleetOptions): Promise<Fleet> {
+    const { storeUrl, storePrefix, storeRequired } = options.settings
     const log = new LateLog()
     const onLog: Log = (level, message) => log.write(level, message)
     const bullmq = await importOptional('bullmq', () => import('bullmq'))
     const isRequiredAtStart = storeRequired !== false
     const store = await Store.open({ url: storeUrl!, prefix: storePrefix, isRequiredAtStart, onLog })
-    return new Fleet(settings, store, clock, bullmq, log)
+    return new Fleet(options, store, bullmq, log)
   }
 
   /** Passes on what was and will be logged. */

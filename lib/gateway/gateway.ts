@@ -13,6 +13,7 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { Descriptors, keepTickShape, readDescriptorLimit } from '../core/host.ts'
 import { type Dependencies, SharedPacks } from '../dependencies/dependencies.ts'
+import { isReadName } from '../discovery/layouts.ts'
 import { LoadedFiles } from '../discovery/loaded-files.ts'
 import { unwrap } from '../http/body.ts'
 import type { HttpRequest, HttpResponse } from '../http/exchange.ts'
@@ -52,7 +53,11 @@ export async function createGateway(options: GatewayOptions = {}): Promise<Gatew
   const { resolved, host } = readGatewayInputs(options)
   const { settings } = resolved
   const isAlone = settings.storeUrl === null || host.inspect
-  const fleet = isAlone ? null : await (await import('../fleet/fleet.ts')).Fleet.open(settings, host.clock)
+  const open = async (): Promise<Fleet> => {
+    const { Fleet } = await import('../fleet/fleet.ts')
+    return Fleet.open({ settings, clock: host.clock, isSource: isReadName })
+  }
+  const fleet = isAlone ? null : await open()
   const gateway = new FunctionGateway(resolved, host, fleet)
   try {
     await options.beforeStart?.(gateway)

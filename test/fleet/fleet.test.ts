@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { createGateway } from '../../lib/index.ts'
 import { askAsAdmin, askAsUser, logIn, startMember } from '../helpers/fleet-bed.ts'
@@ -85,6 +87,10 @@ t.test('[fleet/fleet.2] gateways of a fleet', { skip: WITHOUT_REDIS }, async t =
     const { body: before } = await askAsAdmin(b, 'GET', '/_fn/fleet')
     t.match(before, { rollout: false, release: /^[0-9a-f]{12}$/, releases: [{ release: before.release, gateways: 2 }] })
     t.match((await askAsAdmin(a, 'GET', '/_fn/health')).body, { release: before.release })
+    // As a function may write them.
+    for (const name of ['data.txt', 'package-lock.json']) writeFileSync(join(a.settings.functionsRoot, name), '{}')
+    t.match((await askAsAdmin(a, 'POST', '/_fn/reload')).body.fleet, { gateways: 2, in_force: 2, missing: [] })
+    t.match((await askAsAdmin(a, 'GET', '/_fn/fleet')).body, { rollout: false, release: before.release })
     const c = await startMember(t, redis, { release: 'v2' })
     const { body } = await askAsAdmin(c, 'GET', '/_fn/fleet')
     t.match(body, {

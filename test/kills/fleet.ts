@@ -33,7 +33,7 @@ exports.handler = async () => { appendFileSync(__dirname + '/../runs.txt', 'tick
 
 /** Keys that stay on purpose: page fleet/fleet-store. */
 const KEPT =
-  /^\{fngw\}:(?:job:|part:|draft:|idempotency:|jobs|finished|callbacks|seq|leases|schedules|leader|gateways|sweep|tickets:(?:meta|id|events|stalled-check|stalled|marker)$)/
+  /^\{fngw\}:(?:job:|part:|draft:|idempotency:|jobs|finished|callbacks|seq|leases|schedules|leader|gateways|release:|change$|sweep|tickets:(?:meta|id|events|stalled-check|stalled|marker)$)/
 
 export interface FleetKillReport {
   kills: number
