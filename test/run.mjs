@@ -1,5 +1,5 @@
 // Runs the test files and ends with one plain line: `N passed, N failed`. In CI (the variable CI is set) a module whose own test runs too little of it fails too.
-// Usage: node test/run.mjs [--coverage] [file ...]   JOBS=n sets how many files run at once, FILE_TIMEOUT_S how long one may take.
+// Usage: node test/run.mjs [--coverage] [file ...]   JOBS=n sets how many files run at once besides one that waits, FILE_TIMEOUT_S how long one may take.
 //   --coverage  only tests named for a module; shows for every module which lines did not run
 //
 // A tap test is a program. Each file is one process of its own, started plainly: tap's own runner puts its loader into
@@ -90,6 +90,16 @@ const LONGEST = [
   'test/runtimes/go.test.ts',
   'test/console/functions.test.ts',
   'test/processes/acceptor.test.ts',
+  'test/e2e/kill-schedules.test.ts',
+]
+/** Files that use less than half of a processor, because they mostly wait: one of them runs beside the others. */
+const WAITING = [
+  'test/e2e/cut-cable.test.ts',
+  'test/http/server.test.ts',
+  'test/runtime/daemon.test.ts',
+  'test/runtime/function-users.quotas.test.ts',
+  'test/scheduler/scheduler.schedules.test.ts',
+  'test/fleet/fleet-jobs.test.ts',
   'test/e2e/kill-schedules.test.ts',
 ]
 const rankOf = ({ file, beside = [] }) =>
@@ -257,8 +267,13 @@ const covered = new Map()
 const again = named.length > 0 || isCoverage ? { runs: [], note: null } : await otherVersionRuns(root)
 if (again.note !== null) process.stdout.write(`${again.note}\n`)
 const queue = [...toRuns(files), ...again.runs].sort((a, b) => rankOf(a) - rankOf(b))
-const work = async () => {
-  for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+const isWaiting = ({ file, beside = [] }) => [file, ...beside].some(one => WAITING.includes(one))
+const waiting = queue.filter(isWaiting)
+const others = queue.filter(run => !isWaiting(run))
+const takeWaiting = () => waiting.shift()
+const takeAny = () => others.shift() ?? waiting.shift()
+const work = async take => {
+  for (let next = take(); next !== undefined; next = take()) {
     const outcome = await run(next)
     const { file } = outcome
     const totals = toTotals(outcome)
@@ -278,7 +293,7 @@ const work = async () => {
 }
 // More than there are processors would make limits of time in tests depend on the machine.
 const jobs = Number(process.env.JOBS) || Math.min(4, availableParallelism())
-await Promise.all(Array.from({ length: jobs }, work))
+await Promise.all([...Array.from({ length: jobs }, () => work(takeAny)), work(takeWaiting)])
 product?.cleanup()
 sources?.cleanup()
 const { text: coverageText, isLow } = toCoverageReport(covered, { isLong: isCoverage, isWhole })

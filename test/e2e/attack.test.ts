@@ -10,6 +10,8 @@ import { hasOpenssl } from '../helpers/remote-bed.ts'
 
 const product = buildProduct()
 t.teardown(product.cleanup)
+// For those behind the first one, which mostly wait for gateways of their own.
+t.jobs = 2
 
 t.test('[reliability.8] attacks break nothing', async t => {
   const target = await startTarget(product)
@@ -21,27 +23,35 @@ t.test('[reliability.8] attacks break nothing', async t => {
   }
 })
 
-t.test('[reliability.8] links lead nowhere', async t => {
+t.test('[reliability.8] links lead nowhere', { buffered: true }, async t => {
   const { broken } = await attackLinks(product, ['.svc', '.svc/logs', '.svc/logs/access.log', '.svc/build/tmp'])
   t.same(broken, [])
 })
 
 const skip = !hasOpenssl() && 'openssl is not installed'
-t.test('[reliability.8] strangers at a daemon neither run code nor keep a gateway away', { skip }, async t => {
-  const { broken, seen } = await attackDaemon(product, 'quick')
-  t.same(broken, [])
-  t.comment(seen)
-})
+t.test(
+  '[reliability.8] strangers at a daemon neither run code nor keep a gateway away',
+  { buffered: true, skip },
+  async t => {
+    const { broken, seen } = await attackDaemon(product, 'quick')
+    t.same(broken, [])
+    t.comment(seen)
+  },
+)
 
-t.test('[reliability.8] of several gateways on one folder one keeps the jobs, and the next one goes on', async t => {
-  const { broken, seen } = await attackSeveral(product, 'quick')
-  t.same(broken, [])
-  t.comment(seen)
-})
+t.test(
+  '[reliability.8] of several gateways on one folder one keeps the jobs, and the next one goes on',
+  { buffered: true },
+  async t => {
+    const { broken, seen } = await attackSeveral(product, 'quick')
+    t.same(broken, [])
+    t.comment(seen)
+  },
+)
 
 t.test(
   '[reliability.8, runtime/isolation.17] functions that are kept apart by users reach nothing of others',
-  { skip: findUserObstacle() ?? false },
+  { buffered: true, skip: findUserObstacle() ?? false },
   async t => {
     const { broken, seen } = await attackUsers(product)
     t.same(broken, [])

@@ -5,7 +5,7 @@ import { TARGETS } from '../fuzz/targets.ts'
 // Builds of Go and Rust come on top of the time that the targets share. `npm run fuzz` takes a minute, or as long as it is given.
 t.setTimeout(280_000)
 
-const FUZZ_MS = 20_000
+const FUZZ_MS = 10_000
 const seed = Date.now() % 1_000_000_007
 
 for (const target of TARGETS) {

@@ -12,6 +12,8 @@ import { until } from '../helpers/worker-client.ts'
 
 // Compilers and installers are slow on a busy machine.
 t.setTimeout(400_000)
+// Of the buffered tests, which mostly wait for installers.
+t.jobs = 3
 
 interface Language {
   runtime: 'python' | 'node' | 'php' | 'go' | 'rust'
@@ -182,14 +184,14 @@ for (const language of LANGUAGES) {
   const program = findOnPath(tool.program, process.env.PATH ?? '')
   t.test(
     `[runtime/stand-in.1, runtime/stand-in.6] ${runtime}: an edit that takes long to prepare, and one that fails`,
-    { skip: missing ?? (program === null && `${tool.program} is not installed`) },
+    { buffered: true, skip: missing ?? (program === null && `${tool.program} is not installed`) },
     async t => {
       const away = makeTree()
       t.teardown(away.cleanup)
       const tree = makeTree({ ...(runtime === 'php' && LIBRARIES), ...files('one', 1) })
       t.teardown(tree.cleanup)
-      const registry = await startNpmRegistry(TEST_PACKAGES)
-      t.teardown(() => registry.close())
+      const registry = runtime === 'node' ? await startNpmRegistry(TEST_PACKAGES) : null
+      t.teardown(() => registry?.close())
       const gate = makeGatedTool(away.root, program!, tool.work)
       const wheels = ['1.0', '2.0'].map(version => ({ name: 'alpha', version }))
       const options: GatewayOptions = {
@@ -201,8 +203,7 @@ for (const language of LANGUAGES) {
           ...process.env,
           ...(runtime === 'python' && makeWheels(away.root, wheels)),
           ...shareCrates(),
-          npm_config_registry: registry.url,
-          npm_config_cache: away.path('cache'),
+          ...(registry !== null && { npm_config_registry: registry.url, npm_config_cache: away.path('cache') }),
           [tool.setting]: gate.path,
         },
       }
