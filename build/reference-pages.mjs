@@ -10,6 +10,7 @@ import { readCommands } from '../bin/command-tree.ts'
 import { createProgram } from '../bin/program.ts'
 import { FUNCTION_CONFIG } from '../lib/config/function-config-fields.ts'
 import { BINARY_ENV, SETTING_OPTIONS } from '../lib/config/setting-options.ts'
+import { ENDPOINT_MEANINGS, listEndpoints } from './endpoint-meanings.ts'
 import { ERROR_MEANINGS } from './error-meanings.ts'
 import { ERROR_STATUS } from '../lib/core/errors.ts'
 
@@ -28,6 +29,7 @@ export function toReferencePages() {
     'function-config.md': toConfigPage(),
     'errors.md': toErrorsPage(),
     'command-line.md': toCommandPage(),
+    'http-api.md': toApiPage(),
   }
 }
 
@@ -210,6 +212,45 @@ function toHiddenFlags(commands) {
 /** @param {string} description @param {readonly string[]} choices @returns {string} */
 function withChoices(description, choices) {
   return choices.length === 0 ? description : `${description} One of: ${choices.join(', ')}.`
+}
+
+/** @type {Record<string, string>} */
+const ACCESS = {
+  open: 'everyone',
+  read: 'read',
+  acts: 'action',
+  login: 'action, without a session',
+  write: 'write',
+}
+
+/** @returns {string} */
+function toApiPage() {
+  return toPage('HTTP API', [
+    'The admin API below `/_fn`. Who may call it and how changes are protected: [console and admin API](../admin-api.md). Responses are JSON; a refusal is `{ "error": message }` ([errors](errors.md)).',
+    toTable(
+      ['access', 'allowed for'],
+      [
+        ['everyone', 'every client'],
+        ['read', 'this machine, or the admin token'],
+        ['action', 'the same; from a browser or with a body also `Content-Type: application/json` or `X-Fngw-Request: 1`'],
+        ['write', 'the same, with `FN_CONSOLE_WRITE_ENABLED=1` or the admin token'],
+      ],
+    ),
+    'A body is JSON in UTF-8. An unknown query field is 400, and an empty value counts as not given.',
+    ...listEndpoints().flatMap(({ method, path, access, query }) => {
+      const { does, body, response } = /** @type {import('./endpoint-meanings.ts').EndpointMeaning} */ (
+        ENDPOINT_MEANINGS[`${method} ${path}`]
+      )
+      const fields = Object.entries(query ?? {}).map(([name, { rule }]) => [toCode(name), rule])
+      return [
+        `## ${method} ${path}`,
+        `${does} Access: ${ACCESS[access]}.`,
+        ...(fields.length === 0 ? [] : [toTable(['query', 'must be'], fields)]),
+        ...(body === undefined ? [] : [`Body: ${body}`]),
+        `Response: ${response}`,
+      ]
+    }),
+  ])
 }
 
 /** @param {string} title @param {string[]} parts @returns {string} */

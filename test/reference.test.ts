@@ -5,6 +5,7 @@ import { createProgram } from '../bin/program.ts'
 import { readLiteral, toReferencePages } from '../build/reference-pages.mjs'
 import { BINARY_ENV, SETTING_OPTIONS } from '../lib/config/setting-options.ts'
 import { FUNCTION_CONFIG } from '../lib/config/function-config-fields.ts'
+import { ENDPOINT_MEANINGS, listEndpoints } from '../build/endpoint-meanings.ts'
 import { ERROR_MEANINGS } from '../build/error-meanings.ts'
 import { ERROR_STATUS } from '../lib/core/errors.ts'
 
@@ -64,6 +65,20 @@ t.test('[docs.5, config/settings.15] each declaration has its row', async t => {
     t.match(page('command-line.md'), `\n## ${words.join(' ')}\n`)
     for (const { spelling } of [...args, ...flags]) t.match(page('command-line.md'), `\n| \`${spelling}\` |`)
   }
+})
+
+t.test('[docs.5, docs.6] each endpoint has a section, and no other has one', t => {
+  const listed = listEndpoints().map(({ method, path }) => `${method} ${path}`)
+  t.same(Object.keys(ENDPOINT_MEANINGS).sort(), [...listed].sort())
+  const sections = page('http-api.md').split('\n## ').slice(1)
+  t.same(
+    sections.map(section => section.split('\n', 1)[0]),
+    listed,
+  )
+  const logs = sections.find(section => section.startsWith('GET /_fn/logs'))
+  t.match(logs, '| `lines` | an integer')
+  t.match(logs, 'Access: read.')
+  t.end()
 })
 
 t.test('[docs.5] messages are read from the sources', async t => {

@@ -5,7 +5,7 @@ import t from 'tap'
 import type { Endpoint } from '../../lib/control/endpoint.ts'
 import type { GatewayOptions } from '../../lib/index.ts'
 import { type ControlBed, makeControlBed } from '../helpers/control-bed.ts'
-import { listEndpoints } from '../helpers/control.ts'
+import { listEndpoints } from '../../build/endpoint-meanings.ts'
 
 // A machine with other work to do is many times slower.
 t.setTimeout(180_000)

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { listEndpoints } from '../helpers/control.ts'
+import { listEndpoints } from '../../build/endpoint-meanings.ts'
 
 t.test('[control/control-plane.10] the page lists every endpoint with its access, and no other', t => {
   const page = readFileSync(new URL('../../spec/control/control-plane.md', import.meta.url), 'utf8')

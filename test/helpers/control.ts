@@ -2,7 +2,7 @@ import type { Test } from 'tap'
 import { resolveSettings, type Settings } from '../../lib/config/settings.ts'
 import { AccessState } from '../../lib/control/access.ts'
 import { OwnConsoleStore } from '../../lib/control/console-store.ts'
-import { ControlPlane, createControlPlane } from '../../lib/control/control-plane.ts'
+import { ControlPlane } from '../../lib/control/control-plane.ts'
 import type { ControlContext, Endpoint } from '../../lib/control/endpoint.ts'
 import { Sessions } from '../../lib/control/session-endpoints.ts'
 import { BytePool } from '../../lib/core/byte-pool.ts'
@@ -57,17 +57,4 @@ export function serveParts(
     new ControlPlane({ settings, ...parts }).handle,
   )
   return request => inject(handler.handle, request)
-}
-
-/** The endpoints of a gateway; nothing is asked of the rest of it before a request comes. */
-export function listEndpoints(): readonly Endpoint[] {
-  const { settings } = resolveSettings({ options: { functionsRoot: '/r' }, cwd: '/' })
-  const journal = new Journal({ clock: systemClock, functionsRoot: null, accessLog: false })
-  const never = new Proxy({}, { get: () => () => undefined })
-  const deps = new Proxy({ settings, clock: systemClock, journal } as Record<string, unknown>, {
-    get: (known, name) => known[name as string] ?? never,
-  })
-  const { endpoints, close } = createControlPlane(deps as never)
-  close()
-  return endpoints
 }
