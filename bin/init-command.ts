@@ -1,6 +1,6 @@
 /** `fngw init` from its arguments to what it prints. Owner: §1, page bin/init. */
 
-import { readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, join, relative } from 'node:path'
 import { editJsonObject, findIndent, findJsonValue } from '../lib/config/json-text.ts'
 import { loadSettings } from '../lib/config/project-file.ts'
@@ -13,6 +13,7 @@ import { checkName, findOwnPackage, init, type InitResult, toInitText } from './
 import { toRouteRows } from './routes.ts'
 import { isLanguage, LANGUAGE_NAMES, TEMPLATES } from '../lib/core/templates.ts'
 import { UsageError } from './usage-error.ts'
+import { checkVscodeFiles, VSCODE_TEMPLATES, writeVscodeFiles } from './vscode-files.ts'
 
 const DEFAULT_NAME = 'hello'
 const DEFAULT_TEMPLATE = 'node'
@@ -21,6 +22,7 @@ export interface InitFlags {
   template?: string
   method?: string
   types?: boolean
+  vscode?: boolean
   yes?: boolean
   json?: boolean
 }
@@ -48,7 +50,14 @@ export async function runInit(
   const loaded = loadSettings({ cwd, env })
   const { settings, problems } = loaded
   if (problems.length > 0) throw new SettingsError(problems)
-  const { name, template, method } = await complete(givenName, flags, terminal)
+  if (flags.vscode === true) {
+    if (givenName === undefined && flags.template === undefined) {
+      const files = writeVscodeFiles(cwd, await findRuntimes(settings))
+      return flags.json === true ? JSON.stringify({ files }) : toVscodeText(files)
+    }
+    checkVscodeFiles(cwd)
+  }
+  const { name, template, method, vscode } = await complete(givenName, flags, terminal, cwd)
   if (method !== null && !isMethod(method)) {
     throw new UsageError(`--method must be one of ${METHODS.join(', ')}; got "${method}"`)
   }
@@ -58,11 +67,12 @@ export async function runInit(
   const runtime = isLanguage(template) ? TEMPLATES[template].runtime : 'node'
   const result = { ...written, urlPath: (await findUrlPath(written, runtime, settings, cwd)) ?? written.urlPath }
   const enabled = enableRuntime(runtime, loaded, cwd)
+  const added = vscode ? writeVscodeFiles(cwd, await findRuntimes(settings)) : []
   if (flags.json === true)
-    return JSON.stringify({ ...result, files: [...result.files, ...(enabled === null ? [] : [enabled])] })
+    return JSON.stringify({ ...result, files: [...result.files, ...(enabled === null ? [] : [enabled]), ...added] })
   const missing = toMissing(runtime, enabled === null ? settings : { ...settings, runtimesExplicit: false }, env)
   const isInstalled = program !== 'npx fngw' || findOwnPackage(cwd) !== null
-  return toInitText(result, {
+  const text = toInitText(result, {
     program,
     port: settings.port,
     methods: methods ?? ['GET'],
@@ -70,25 +80,50 @@ export async function runInit(
     missing,
     isInstalled,
   })
+  return added.length === 0 ? text : `${toVscodeText(added)}\n${text}`
+}
+
+function toVscodeText(files: readonly string[]): string {
+  return files.map(file => `created ${file}`).join('\n')
+}
+
+/** The languages of the tree, those that are not enabled too. */
+async function findRuntimes({ functionsRoot }: Settings): Promise<ReadonlySet<RuntimeName>> {
+  const gateway = await createGateway({ functionsRoot, runtimes: [...RUNTIMES], inspect: true })
+  try {
+    return new Set(toRouteRows(gateway.catalog()).map(({ runtime }) => runtime as RuntimeName))
+  } finally {
+    await gateway.close()
+  }
 }
 
 /** Prompts for missing values at a terminal; elsewhere they have their defaults. */
 async function complete(
   name: string | undefined,
-  { template, method, yes }: InitFlags,
+  { template, method, yes, vscode = false }: InitFlags,
   terminal: Terminal | null,
-): Promise<{ name: string; template: string; method: string | null }> {
+  cwd: string,
+): Promise<{ name: string; template: string; method: string | null; vscode: boolean }> {
   const upper = method?.toUpperCase() ?? null
-  if (name !== undefined) return { name, template: template ?? DEFAULT_TEMPLATE, method: upper }
-  if (yes === true) return { name: DEFAULT_NAME, template: template ?? DEFAULT_TEMPLATE, method: upper }
+  if (name !== undefined) return { name, template: template ?? DEFAULT_TEMPLATE, method: upper, vscode }
+  if (yes === true) return { name: DEFAULT_NAME, template: template ?? DEFAULT_TEMPLATE, method: upper, vscode }
   if (terminal === null) throw new UsageError('a name is missing: fngw init hello, or -y for one with defaults')
   const questions: Question[] = [{ text: 'Name, as in its URL', fallback: DEFAULT_NAME, check: toNameProblem }]
   if (template === undefined) questions.push(oneOfQuestion('Language', LANGUAGE_NAMES, DEFAULT_TEMPLATE))
   const [askedName = DEFAULT_NAME, askedTemplate] = await ask(terminal, questions)
   const chosen = template ?? askedTemplate ?? DEFAULT_TEMPLATE
-  if (method !== undefined || !isLanguage(chosen)) return { name: askedName, template: chosen, method: upper }
-  const [askedMethod = 'GET'] = await ask(terminal, [oneOfQuestion('Method', METHODS, 'GET')])
-  return { name: askedName, template: chosen, method: askedMethod }
+  const others: Question[] = []
+  const asksMethod = method === undefined && isLanguage(chosen)
+  if (asksMethod) others.push(oneOfQuestion('Method', METHODS, 'GET'))
+  const asksVscode = !vscode && VSCODE_TEMPLATES.has(chosen) && !existsSync(join(cwd, '.vscode'))
+  if (asksVscode) others.push(oneOfQuestion('Debug in VS Code: add .vscode/launch.json', ['yes', 'no'], 'no'))
+  const answers = others.length === 0 ? [] : await ask(terminal, others)
+  return {
+    name: askedName,
+    template: chosen,
+    method: asksMethod ? (answers[0] ?? 'GET') : upper,
+    vscode: vscode || (asksVscode && answers.at(-1) === 'yes'),
+  }
 }
 
 function toNameProblem(name: string): string | null {

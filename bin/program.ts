@@ -93,6 +93,7 @@ function addInit(program: Command, { output, version, program: called, terminal 
     )
     .option('-m, --method <name>', `Method it answers: ${METHODS.join(', ')} (default GET and POST).`)
     .option('--types', 'Add _fngw_types.py, the types of events and answers (python).')
+    .option('--vscode', 'Add .vscode/launch.json and extensions.json, to debug handlers; without a name only these.')
     .option('-y, --yes', 'Ask nothing: without a name it is hello.')
     .option('--json', 'Print the result as JSON.')
     .addHelpText('after', '\nIt goes into "functions-dir" of fngw.json.\n\nExample:\n  fngw init hello -t python')

@@ -70,12 +70,12 @@ t.test('[bin/init.12] go and rust are enabled in the project file', async t => {
 
 t.test('[bin/init.10] without a name it asks at a terminal, and only there', async t => {
   const cwd = t.testdir({})
-  const { text, asked } = await command(cwd, undefined, {}, ['_no', 'pets', 'cobol', 'python', 'post', 'POST'])
+  const { text, asked } = await command(cwd, undefined, {}, ['_no', 'pets', 'cobol', 'python', 'post', 'POST', ''])
   t.match(text, /created pets\/handler\.py[\s\S]*curl -X POST /)
   t.match(asked, /Name[\s\S]*never served[\s\S]*Name[\s\S]*Language[\s\S]*one of node[\s\S]*Method[\s\S]*one of GET/)
   t.same(JSON.parse(readFileSync(join(cwd, 'pets', 'fn.config.json'), 'utf8')).invoke.methods, ['POST'])
   t.match(
-    (await command(cwd, undefined, {}, ['', '', ''])).text,
+    (await command(cwd, undefined, {}, ['', '', '', ''])).text,
     /created hello\/handler\.js/,
     'empty answers are defaults',
   )
@@ -88,4 +88,34 @@ t.test('[bin/init.10] without a name it asks at a terminal, and only there', asy
   )
   t.match((await command(cwd, 'named', { template: 'lua' }, [])).text, /created named\/handler\.lua/)
   await t.rejects(command(cwd, 'm', { method: 'BREW' }), { message: /--method must be one of GET/, exitCode: 2 })
+})
+
+t.test('[bin/init.13] --vscode writes how VS Code attaches to the languages of the tree, over nothing', async t => {
+  const handlers = { 'a.ts': '', 'b.py': 'def handler(event): return 1', 'c.php': '<?php', 'd.lua': '' }
+  const cwd = t.testdir(handlers)
+  const read = (folder: string, file: string) => JSON.parse(readFileSync(join(folder, '.vscode', file), 'utf8'))
+  const { text } = await command(cwd, undefined, { vscode: true })
+  t.equal(text, 'created .vscode/launch.json\ncreated .vscode/extensions.json')
+  const { configurations } = read(cwd, 'launch.json')
+  t.match(configurations, [
+    { type: 'node', request: 'attach', port: 9229, restart: true },
+    { type: 'debugpy', request: 'attach', connect: { host: '127.0.0.1', port: 5678 } },
+    { type: 'php', request: 'launch', port: 9003 },
+  ])
+  t.same(read(cwd, 'extensions.json'), { recommendations: ['ms-python.debugpy', 'xdebug.php-debug'] })
+  await t.rejects(command(cwd, 'hello', { vscode: true }), {
+    message: /^\.vscode\/launch\.json is already there/,
+    exitCode: 2,
+  })
+  t.notOk(existsSync(join(cwd, 'hello')), 'nothing else is written either')
+  const { text: json } = await command(t.testdir({}), 'hello', { vscode: true, json: true })
+  t.same(JSON.parse(json).files.slice(-1), ['.vscode/launch.json'])
+  const lua = t.testdir({ 'd.lua': '' })
+  await t.rejects(command(lua, undefined, { vscode: true }), {
+    message: /Node\.js, TypeScript, Python and PHP/,
+    exitCode: 2,
+  })
+  const asked = t.testdir({})
+  await command(asked, undefined, {}, ['hello', 'python', 'GET', 'yes'])
+  t.match(read(asked, 'launch.json').configurations, [{ type: 'debugpy' }])
 })
