@@ -295,9 +295,9 @@ export class Members {
 
   #reachOf(change: number): ChangeReach {
     const others = this.#others()
-    const release = this.#options.report().release
     // With another release it has another tree.
-    const missing = others.filter(member => member.change < change || member.release !== release).map(one => one.id)
+    const isMissing = (one: Member): boolean => one.change < change || one.release !== this.#options.report().release
+    const missing = others.filter(isMissing).map(({ id }) => id)
     return { gateways: others.length + 1, in_force: others.length + 1 - missing.length, missing }
   }
 
