@@ -10,6 +10,7 @@ import { findCheck, isInstalled } from '../docs/checks.ts'
 import { makeTree } from '../helpers/tree.ts'
 
 const DEPLOY = fileURLToPath(new URL('../../examples/deploy', import.meta.url))
+const LIB = fileURLToPath(new URL('../../lib', import.meta.url))
 const KUBERNETES = join(DEPLOY, 'kubernetes')
 const CHART = join(DEPLOY, 'helm/fngw')
 const read = (...path: string[]): string => readFileSync(join(DEPLOY, ...path), 'utf8')
@@ -288,4 +289,18 @@ t.test('[docs.9] the Compose file has a gateway for each upstream of nginx, and 
 
 t.test('[docs.9] nginx reads its file', { skip: isInstalled('nginx') ? false : 'nginx is not installed' }, async t => {
   t.equal(findCheck('nginx')!(read('compose', 'nginx.conf').replaceAll(/gateway-\d/g, '127.0.0.1')), null)
+})
+
+t.test('[docs.14] the dashboard of Grafana asks for metrics that the gateway has', t => {
+  const sources = readdirSync(LIB, { recursive: true }).map(String)
+  const text = sources.filter(name => name.endsWith('.ts')).map(name => readFileSync(join(LIB, name), 'utf8'))
+  const known = new Set(text.join('').match(/\b(?:fn|http|process|nodejs)_[a-z_]+/g))
+  const { panels } = JSON.parse(read('grafana', 'dashboard.json')) as { panels: { targets: { expr: string }[] }[] }
+  const asked = panels.flatMap(({ targets }) => targets.flatMap(({ expr }) => expr.match(/\b[a-z]+_[a-z_]{4,}/g) ?? []))
+  const names = asked
+    .map(name => name.replace(/_bucket$/, ''))
+    .filter(name => !/^(histogram_quantile|status_class|__)/.test(name))
+  t.ok(names.length > 7)
+  for (const name of names) t.ok(known.has(name), name)
+  t.end()
 })
