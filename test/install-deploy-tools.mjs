@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const folder = fileURLToPath(new URL('../node_modules/.cache/deploy-tools', import.meta.url))
-const validator = 'kubernetes-validate==1.37.0'
+const python = ['kubernetes-validate==1.37.0', 'podman-compose==1.6.0']
 const helm = 'helm.sh/helm/v3/cmd/helm@v3.18.6'
 /** Modules that contain the definition of a resource. */
 const definitions = [
@@ -35,11 +35,11 @@ function run(command, args, env = {}) {
 }
 
 const stamp = join(folder, 'installed.txt')
-const wanted = [validator, helm, ...definitions.map(({ module }) => module)].join('\n')
+const wanted = [...python, helm, ...definitions.map(({ module }) => module)].join('\n')
 if (existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) process.exit(0)
 mkdirSync(join(folder, 'bin'), { recursive: true })
 run(process.env.FN_PYTHON_BIN ?? 'python3', ['-m', 'venv', 'venv'])
-run(join(folder, 'venv/bin/pip'), ['install', '--quiet', '--disable-pip-version-check', validator])
+run(join(folder, 'venv/bin/pip'), ['install', '--quiet', '--disable-pip-version-check', ...python])
 for (const { kind, module, path } of definitions) {
   const { Dir } = JSON.parse(run('go', ['mod', 'download', '-json', module]))
   cpSync(join(Dir, path), join(folder, `${kind}.yaml`))

@@ -1,4 +1,4 @@
-// Kills gateways of a fleet and restarts its store at random moments. Usage: npm run test:kill-fleet [kills] [seed]
+// Kills gateways of a fleet, cuts them off and restarts its store at random moments. Usage: npm run test:kill-fleet [kills] [seed]
 import { killFleet } from './kills/fleet.ts'
 
 const kills = Number(process.argv[2] ?? 100)
@@ -8,7 +8,11 @@ const ends: (() => unknown)[] = []
 
 say(`seed ${seed}`)
 const t = { teardown: (end: () => unknown) => ends.push(end) } as never
-const { wrong, ...counts } = await killFleet(t, { kills, seed, storeRestarts: 3 }, say)
+const { wrong, ...counts } = await killFleet(
+  t,
+  { kills, seed, storeRestarts: 3, storeStopMs: 20_000, partitions: Math.ceil(kills / 10), schedules: 4, clients: 3 },
+  say,
+)
 for (const end of ends) await end()
 for (const text of wrong) say(`WRONG ${text}`)
 say(JSON.stringify(counts))

@@ -63,6 +63,8 @@ const VALIDATOR = isInstalled('kubernetes-validate')
   ? 'kubernetes-validate'
   : join(CACHE, 'venv/bin/kubernetes-validate')
 
+const COMPOSE = isInstalled('podman-compose') ? 'podman-compose' : join(CACHE, 'venv/bin/podman-compose')
+
 /** @returns false, or which tool is missing */
 function withoutTools(...programs: string[]): false | string {
   const missing = programs.find(program => !existsSync(program) && !isInstalled(program))
@@ -284,6 +286,17 @@ t.test('[docs.9] the Compose file has a gateway for each upstream of nginx, and 
     const { environment, stop_grace_period: grace } = services[name!]
     for (const variable of Object.keys(environment)) t.ok(known.has(variable), variable)
     t.ok(Number.parseInt(grace, 10) > Number(environment.FN_SHUTDOWN_TIMEOUT))
+  }
+})
+
+t.test('[docs.9] podman-compose reads the Compose file', { skip: withoutTools(COMPOSE) }, async t => {
+  const { status, output } = run(COMPOSE, '--file', join(DEPLOY, 'compose/compose.yaml'), 'config')
+  t.equal(status, 0, output)
+  const { services } = parse(output)
+  t.same(Object.keys(services).sort(), ['gateway-1', 'gateway-2', 'gateway-3', 'nginx', 'redis'])
+  for (const name of ['gateway-1', 'gateway-2', 'gateway-3']) {
+    t.same(services[name], services['gateway-1'], 'the gateways are the same')
+    t.match(services[name], { read_only: true, cap_drop: ['ALL'], secrets: ['admin-token'] })
   }
 })
 
