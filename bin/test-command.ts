@@ -24,6 +24,7 @@ const FOR_TESTS: GatewayOptions = {
   schedulerEnabled: false,
   jobsEnabled: false,
   isolation: 'process',
+  isAlone: true,
 }
 
 type Planned = Awaited<ReturnType<Gateway['tests']>>[number]

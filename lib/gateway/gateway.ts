@@ -52,7 +52,7 @@ export async function createGateway(options: GatewayOptions = {}): Promise<Gatew
   keepTickShape()
   const { resolved, host } = readGatewayInputs(options)
   const { settings } = resolved
-  const isAlone = settings.storeUrl === null || host.inspect
+  const isAlone = settings.storeUrl === null || host.inspect || options.isAlone === true
   const open = async (): Promise<Fleet> => {
     const { Fleet } = await import('../fleet/fleet.ts')
     return Fleet.open({ settings, clock: host.clock, isSource: isReadName })

@@ -48,6 +48,8 @@ export interface GatewayOptions extends SettingsInput {
   inspect?: boolean
   /** Lets debuggers into workers, in development only: as the flags `--inspect`, `--debug-py` and `--debug-php` of `fngw dev`. */
   debug?: DebugOptions | null
+  /** @internal Joins no fleet, whatever `FN_STORE_URL` says: for a gateway that lives as long as a command. */
+  isAlone?: boolean
   /** Parsed command-line flags by setting name; stronger than the environment. */
   flags?: Readonly<Record<string, unknown>>
   /** Replaces defaults: the command line serves development with hot reload. */
@@ -158,7 +160,7 @@ export interface Host {
 /** Settings alone, with their problems: nothing is checked against this machine. */
 export function readSettings(options: GatewayOptions): ResolvedSettings & { envDir: string | null } {
   const { env = {}, project = null, cwd = process.cwd(), flags = {}, defaults, ...rest } = options
-  const { inspect, clock, beforeStart, debug, ...given } = rest
+  const { inspect, clock, beforeStart, isAlone, debug, ...given } = rest
   const inputs = { options: given, env, cwd, flags, defaults: { hotReload: false, ...defaults } }
   return project === null
     ? { ...resolveSettings(inputs), envDir: null }

@@ -130,7 +130,7 @@ t.test('[bin/test.1, bin/test.2, bin/test.3, bin/test.5] one run over the langua
   t.match(run.stderr, 'token <hidden>')
   t.notMatch(run.stdout + run.stderr, SECRET)
 
-  const some = runCli(['test', 'users/', '.'], { cwd: tree.root })
+  const some = runCli(['test', 'users/', '.'], { cwd: tree.root, env: { FN_STORE_URL: 'redis://127.0.0.1:1' } })
   t.match(some.stdout, /^passed {3}node:test {2}users\/\[id\]\.test\.ts: 1 passed, 0 failed\n1 passed, 0 failed$/m)
   t.equal(some.status, 0)
   const none = runCli(['test', 'nothing', '.'], { cwd: tree.root })
