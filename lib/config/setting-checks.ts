@@ -11,7 +11,9 @@ import { toUsers, type UidRange } from './texts.ts'
 
 /** A problem of a setting, named as it was given. @param text - continues the sentence that begins with the name */
 function toProblem({ sources }: ResolvedSettings, setting: keyof Settings, text: string, hint: string): Problem {
-  const { source, name } = sources[setting] ?? { source: 'default', name: setting }
+  const { source, name: given } = sources[setting] ?? { source: 'default', name: setting }
+  const name =
+    source === 'default' ? (SETTING_OPTIONS[setting as keyof typeof SETTING_OPTIONS]?.env[0] ?? setting) : given
   const findings: Finding[] = []
   report(toPlace(null, name, findings), 'CONFIG_VALUE', text, hint)
   return { ...findings[0]!, source }
