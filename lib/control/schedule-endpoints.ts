@@ -35,7 +35,8 @@ export function createScheduleEndpoints(context: ControlContext): readonly Endpo
     return run(row.fn)
   })
   return [
-    endpoint('GET /_fn/schedules', 'read', ({ details }) => {
+    endpoint('GET /_fn/schedules', 'read', async ({ details }) => {
+      await schedules.refresh()
       const { isWarm } = state(details)
       return json({
         ts: toSeconds(clock.wall()),

@@ -163,9 +163,13 @@ export class ScheduleLease implements ScheduleStore {
     }
   }
 
-  /** Nothing: the leader shows its schedules. */
-  peek(): ReadonlyMap<string, ScheduleState> {
-    return new Map()
+  async peek(): Promise<ReadonlyMap<string, ScheduleState>> {
+    try {
+      return new Map([...(await this.#read('schedules', 'old')), ...(await this.#read('schedules'))])
+    } catch {
+      // The store is away: shown without their last runs.
+      return new Map()
+    }
   }
 
   async save(changes: KeptStates): Promise<void> {

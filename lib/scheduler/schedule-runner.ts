@@ -33,7 +33,7 @@ export interface ScheduleRunnerOptions {
   /** Calls the function through its own admission. Never rejects. */
   call: (run: ScheduledRun) => Promise<Pick<InternalResult, 'status' | 'error' | 'latencyMs'>>
   onEvent: (record: ScheduleRecord) => void
-  onLog: (level: 'warn', message: string) => void
+  onLog: (level: 'info' | 'warn', message: string) => void
   /** In [0, 1). */
   random?: () => number
 }

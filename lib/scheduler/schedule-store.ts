@@ -66,8 +66,8 @@ export interface ScheduleStore {
    * @returns who has that right, in words, instead of the states; `elsewhere`: keys of schedules that another gateway runs all the same
    */
   open(): Promise<OpenedSchedules | { heldBy: string }>
-  /** The kept states, for a gateway that runs no schedules: takes no right and writes nothing. Never throws. */
-  peek(): ReadonlyMap<string, ScheduleState>
+  /** The kept states, for a gateway that runs no schedules: takes no right and writes nothing. Never rejects. */
+  peek(): Promise<ReadonlyMap<string, ScheduleState>>
   /** Keeps changes; they survive the end of the process when this resolves. @throws Error when they cannot be kept */
   save(changes: KeptStates): Promise<void>
   /** Rewrites everything, if anything changed. @throws Error as `save` */
@@ -188,7 +188,7 @@ export class FileScheduleStore implements ScheduleStore {
     return { states, warnings }
   }
 
-  peek(): ReadonlyMap<string, ScheduleState> {
+  async peek(): Promise<ReadonlyMap<string, ScheduleState>> {
     const states = new Map<string, ScheduleState>()
     try {
       if (this.#options.persists) this.#readStates(states, null)

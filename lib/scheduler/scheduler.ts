@@ -117,7 +117,7 @@ export class Schedules {
   readonly #entries = new Map<string, Entry>()
   /** Stored states that no function has taken yet; null before the store was read. */
   #kept: Map<string, ScheduleState> | null = null
-  /** How runs of earlier processes went, where schedules do not run here. */
+  /** How runs of earlier processes, or of other gateways, went, where schedules do not run here. */
   #past: ReadonlyMap<string, ScheduleState> = new Map()
   #opening: Promise<void> | null = null
   readonly #takeover: Timer
@@ -139,7 +139,9 @@ export class Schedules {
   }
 
   get warnings(): readonly Warning[] {
-    if (this.#heldBy === null || this.#entries.size === 0) return this.#warnings
+    // In a fleet one gateway runs the schedules of all.
+    const isExpected = this.#heldBy === null || this.#options.store.isShared
+    if (isExpected || this.#entries.size === 0) return this.#warnings
     const message = `schedules do not run here: another gateway of this root runs them (${this.#heldBy})`
     const hint = 'They run here as soon as that one has ended.'
     return [...this.#warnings, { code: 'SCHEDULES_ELSEWHERE', path: '.svc/gateway.lock', message, hint }]
@@ -172,8 +174,7 @@ export class Schedules {
   async start(): Promise<void> {
     this.#isStarted = this.#options.enabled
     if (this.#isStarted) return this.#open()
-    this.#past = this.#options.store.peek()
-    for (const entry of this.#entries.values()) this.#recall(entry)
+    await this.#readPast()
   }
 
   /** The clock was set back. */
@@ -194,6 +195,12 @@ export class Schedules {
     await this.#opening
     await this.#runner.close(timeoutMs)
     await store.close()
+  }
+
+  /** Reads how the last runs of schedules went that another gateway of a fleet runs. Never rejects. */
+  async refresh(): Promise<void> {
+    const isElsewhere = this.#kept === null || this.#elsewhere.size > 0
+    if (this.#options.store.isShared && isElsewhere) await this.#readPast()
   }
 
   /** By key. */
@@ -283,7 +290,7 @@ export class Schedules {
     if (this.#isClosed) return
     if ('heldBy' in opened) {
       if (this.#heldBy === null && this.#entries.size > 0)
-        this.#options.onLog('warn', `another gateway runs the schedules (${opened.heldBy})`)
+        this.#options.onLog(store.isShared ? 'info' : 'warn', `another gateway runs the schedules (${opened.heldBy})`)
       this.#heldBy = opened.heldBy
       this.#takeover.set(TAKEOVER_MS, () => void this.#open())
       return
@@ -324,6 +331,11 @@ export class Schedules {
     if (kept === undefined) return
     this.#kept!.delete(key)
     entry.schedule.restore(kept, now, this.#random())
+  }
+
+  async #readPast(): Promise<void> {
+    this.#past = await this.#options.store.peek()
+    for (const [key, entry] of this.#entries) if (this.#kept === null || this.#elsewhere.has(key)) this.#recall(entry)
   }
 
   #recall({ schedule }: Entry): void {

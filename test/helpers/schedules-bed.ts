@@ -48,7 +48,7 @@ export class MemoryStore implements ScheduleStore {
     return { states: new Map(this.kept), elsewhere: this.elsewhere, warnings: this.warnings }
   }
 
-  peek(): ReadonlyMap<string, ScheduleState> {
+  async peek(): Promise<ReadonlyMap<string, ScheduleState>> {
     return this.kept
   }
 
