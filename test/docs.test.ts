@@ -7,8 +7,8 @@ import { DocSession } from './docs/session.ts'
 
 t.setTimeout(280_000)
 
-// An index has nothing to run, and the reference is written from declarations; docs-handlers.test.ts has the rest.
-const isGuide = (page: string): boolean => !/^docs\/(README.md$|handlers\/|reference\/)/.test(page)
+// An index has nothing to run, and the reference is written from declarations; docs-*.test.ts have the rest.
+const isGuide = (page: string): boolean => !/^docs\/(README.md$|from-|handlers\/|recipes\/|reference\/)/.test(page)
 const guides = listPages().filter(isGuide)
 
 for (const page of ['README.md', ...guides])
