@@ -20,8 +20,8 @@ export interface DoctorFlags {
 /** Nothing of the tree runs while it is examined, and no log is written. */
 const FOR_CHECKS: GatewayOptions = {
   ...{ accessLog: false, logFiles: false, schedulerEnabled: false, jobsEnabled: false },
-  // A store that cannot be used is one of the checks.
-  storeRequired: false,
+  // The store is one of the checks.
+  isAlone: true,
 }
 
 const MARKS = { ok: ['green', 'ok     '], warning: ['yellow', 'warning'], error: ['red', 'error  '] } as const

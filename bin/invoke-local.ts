@@ -14,6 +14,7 @@ const FOR_ONE_CALL: GatewayOptions = {
   logFiles: false,
   schedulerEnabled: false,
   jobsEnabled: false,
+  isAlone: true,
 }
 
 /**

@@ -1,9 +1,9 @@
 /**
- * Debuggers of handlers, in development. An editor connects to a door, a port of the gateway that stays the same through
+ * Debuggers of handlers, in development. An editor connects to a proxy, a port of the gateway that stays the same through
  * reloads, and the gateway passes the bytes on to the newest worker behind it. So the gateway knows which functions a
  * debugger holds, and sets their calls no time limit. Page: runtime/debuggers.
  *
- *   editor ─► door, 127.0.0.1:9229, one a worker ─► inspector of Node.js, or debugpy, of a worker
+ *   editor ─► proxy, 127.0.0.1:9229, one a worker ─► inspector of Node.js, or debugpy, of a worker
  *   Xdebug of a worker ─► 127.0.0.1, any port ─► editor, 127.0.0.1:9003
  */
 
@@ -51,8 +51,8 @@ const HOST = '127.0.0.1'
 const USUAL_PORTS = { node: 9229, python: 5678, php: 9003 } as const
 /** Ports tried after one that is taken. */
 const NEXT_PORTS = 100
-/** Functions that have a door before they have a worker. */
-const MAX_DOORS_AHEAD = 20
+/** Functions that have a proxy before they have a worker. */
+const MAX_PROXIES_AHEAD = 20
 /** Requests that were paused and whose access line was not written yet: those of jobs and schedules have none. */
 const MAX_PAUSED = 1000
 
@@ -75,7 +75,7 @@ export class Debuggers {
   readonly #debug: DebugOptions
   readonly #journal: Pick<Journal, 'log'>
   /** By key of the function. */
-  readonly #doors = new Map<string, Door[]>()
+  readonly #proxies = new Map<string, DebugProxy[]>()
   /** Open debuggers by key of the function. */
   readonly #attached = new Map<string, number>()
   /** Workers that load their function only with a debugger. */
@@ -106,7 +106,7 @@ export class Debuggers {
   }
 
   /**
-   * Opens the doors of the functions that are known at the start, in order of their names.
+   * Opens the proxies of the functions that are known at the start, in order of their names.
    * @throws Error when a port that was asked for cannot be listened on
    */
   async start(functions: ReadonlyMap<string, FunctionVersion>): Promise<void> {
@@ -122,11 +122,11 @@ export class Debuggers {
       )
     }
     const ahead = debugged.filter(fn => fn.runtime !== 'php')
-    for (const fn of ahead.slice(0, MAX_DOORS_AHEAD)) await this.#openDoor(fn)
-    if (ahead.length > MAX_DOORS_AHEAD)
+    for (const fn of ahead.slice(0, MAX_PROXIES_AHEAD)) await this.#openProxy(fn)
+    if (ahead.length > MAX_PROXIES_AHEAD)
       this.#journal.log(
         'info',
-        `debugger: ${ahead.length - MAX_DOORS_AHEAD} more functions get a port when they are called first; --inspect-fn limits it to one function`,
+        `debugger: ${ahead.length - MAX_PROXIES_AHEAD} more functions get a port when they are called first; --inspect-fn limits it to one function`,
       )
   }
 
@@ -168,11 +168,11 @@ export class Debuggers {
     if (!isPort(port) || typeof path !== 'string' || !/^[\w/-]*$/.test(path)) return
     if (waits === true) this.#waiting.add(worker)
     const target = { worker, port, path }
-    const doors = this.#doors.get(fn.key) ?? []
-    // The workers of one version have a door each; a newer version gets those of the version before.
-    const door = doors.find(one => one.target === null || one.target.worker.set.fn !== fn)
+    const proxies = this.#proxies.get(fn.key) ?? []
+    // The workers of one version have a proxy each; a newer version gets those of the version before.
+    const proxy = proxies.find(one => one.target === null || one.target.worker.set.fn !== fn)
     try {
-      ;(door ?? (await this.#openDoor(fn))).lead(target)
+      ;(proxy ?? (await this.#openProxy(fn))).lead(target)
     } catch (error) {
       this.#journal.log('warn', `debugger of ${fn.entryFile}: ${(error as Error).message}`)
     }
@@ -198,7 +198,7 @@ export class Debuggers {
   close(): void {
     this.#isClosed = true
     this.#xdebug?.close()
-    for (const doors of this.#doors.values()) for (const door of doors) door.close()
+    for (const proxies of this.#proxies.values()) for (const proxy of proxies) proxy.close()
     for (const socket of this.#sockets) socket.destroy()
   }
 
@@ -207,15 +207,15 @@ export class Debuggers {
     return this.covers(fn.runtime) && (name === null || fn.name === name)
   }
 
-  async #openDoor(fn: FunctionVersion): Promise<Door> {
+  async #openProxy(fn: FunctionVersion): Promise<DebugProxy> {
     const runtime = fn.runtime as 'node' | 'python'
-    const mayMove = this.#debug[runtime]?.port == null || this.#doors.size > 0
-    const door = runtime === 'node' ? new InspectorDoor(this.#host, fn) : new Door(this.#host, fn)
+    const mayMove = this.#debug[runtime]?.port == null || this.#proxies.size > 0
+    const proxy = runtime === 'node' ? new InspectorProxy(this.#host, fn) : new DebugProxy(this.#host, fn)
     const first = this.#nextPort[runtime]
     for (let port = first; ; port++) {
       try {
         this.#nextPort[runtime] = port === 0 ? 0 : port + 1
-        await door.listen(port)
+        await proxy.listen(port)
         break
       } catch (error) {
         const isTaken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
@@ -223,12 +223,12 @@ export class Debuggers {
           throw new Error(`cannot listen on ${HOST}:${port} for the debugger: ${(error as Error).message}`)
       }
     }
-    this.#doors.set(fn.key, [...(this.#doors.get(fn.key) ?? []), door])
-    this.#journal.log('info', `debugger of ${fn.entryFile}: ${door.text}`)
-    return door
+    this.#proxies.set(fn.key, [...(this.#proxies.get(fn.key) ?? []), proxy])
+    this.#journal.log('info', `debugger of ${fn.entryFile}: ${proxy.text}`)
+    return proxy
   }
 
-  readonly #host: DoorHost = {
+  readonly #host: ProxyHost = {
     join: (editor, target, first) => {
       const worker = connect(target.port, HOST)
       if (first !== null) worker.write(first)
@@ -321,7 +321,7 @@ export class Debuggers {
   }
 }
 
-interface DoorHost {
+interface ProxyHost {
   /** Connects an editor to the debugger of a worker. @param first - to be sent before what the editor sends; null for nothing */
   join(editor: Socket, target: Target, first: string | null): Link
 }
@@ -353,17 +353,17 @@ class Link {
 }
 
 /** One port for editors, in front of one worker of a function at a time. Editors that come before there is a worker wait for it. */
-class Door {
+class DebugProxy {
   protected readonly fn: FunctionVersion
   protected readonly server: Server
   protected port = 0
-  readonly #host: DoorHost
+  readonly #host: ProxyHost
   /** Oldest first: the newest that lives is the one. */
   #targets: Target[] = []
   #links: { link: Link; target: Target }[] = []
   #waiting: { editor: Socket; toFirst: (target: Target) => string | null }[] = []
 
-  constructor(host: DoorHost, fn: FunctionVersion) {
+  constructor(host: ProxyHost, fn: FunctionVersion) {
     this.fn = fn
     this.#host = host
     this.server = this.createServer()
@@ -425,7 +425,7 @@ class Door {
 }
 
 /** The inspector protocol of Node.js: a list of targets over HTTP, and a WebSocket. */
-class InspectorDoor extends Door {
+class InspectorProxy extends DebugProxy {
   /** A page in a browser may connect to any port of this machine, but cannot know this. */
   readonly #id = randomUUID()
 
