@@ -19,7 +19,7 @@ import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
-const FOLDERS = ['lib', 'bin', 'conformance', 'console', 'test']
+const FOLDERS = ['lib', 'bin', 'build', 'conformance', 'console', 'test']
 
 /** Compiled code finds files by the place of its source. */
 const PLACES = {
