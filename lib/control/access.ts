@@ -3,6 +3,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { Settings } from '../config/settings.ts'
+import { getOrMake } from '../core/collections.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { isJsonType } from '../core/http-text.ts'
 import { TrustedProxies } from '../invocation/forwarded-headers.ts'
@@ -74,9 +75,16 @@ function isKnownHost(host: string | null, consoleHosts: readonly string[]): bool
   return consoleHosts.some(known => known.toLowerCase() === name)
 }
 
+/** By `consoleLocalCidrs`: every request is checked. */
+const LOCAL_NETWORKS = new WeakMap<readonly string[], TrustedProxies>()
+
 /** Client at loopback or a listed address, not forwarded by a stranger, under a host that DNS rebinding cannot forge. */
 function isLocalCaller(caller: Caller, { consoleHosts, consoleLocalCidrs }: AccessSettings): boolean {
-  const local = new TrustedProxies(['127.0.0.0/8', '::1', ...consoleLocalCidrs])
+  const local = getOrMake(
+    LOCAL_NETWORKS,
+    consoleLocalCidrs,
+    () => new TrustedProxies(['127.0.0.0/8', '::1', ...consoleLocalCidrs]),
+  )
   const isLocal = local.isTrusted(caller.socketAddress) && local.isTrusted(caller.clientAddress)
   return isLocal && !caller.forwarded && isKnownHost(caller.host, consoleHosts)
 }
