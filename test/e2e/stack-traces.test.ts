@@ -47,7 +47,8 @@ const node = (extension: 'mjs' | 'ts', type: string): Language => {
   }
 }
 
-/** Rust, whose builds take longest, has its places checked where it is built: test/dependencies/rust.test.ts, test/runtimes/compiled-workers.ts. */
+const RUST = 'use serde_json::Value;\n'
+
 const LANGUAGES: Readonly<Record<string, Language>> = {
   'Node.js': node('mjs', ''),
   TypeScript: node('ts', ': any'),
@@ -141,6 +142,17 @@ const LANGUAGES: Readonly<Record<string, Language>> = {
     },
     own: null,
   },
+  Rust: {
+    missing: missingToolchain('rust'),
+    files: {
+      helper: {
+        'handler.rs': `${RUST}#[path = "_check.rs"]\nmod check;\n\npub fn handler(_event: Value) -> Value {\n    check::check(&[])\n}\n`,
+        '_check.rs': `${RUST}\npub fn check(values: &[Value]) -> Value {\n    values[3].clone() // HERE\n}\n`,
+      },
+      syntax: { 'handler.rs': `${RUST}pub fn handler(_event: Value) -> Value {\n    1 + ; // HERE\n}\n` },
+    },
+    own: null,
+  },
 }
 
 /** `file:line` of the marked line. */
@@ -177,7 +189,7 @@ t.test('[core/errors.8] an error names the file and line of the user, as the lan
   const logs: LogRecord[] = []
   const gateway = await createGateway({
     functionsRoot: tree.root,
-    runtimes: ['node', 'python', 'php', 'lua', 'go'],
+    runtimes: ['node', 'python', 'php', 'lua', 'go', 'rust'],
     depsWaitMs: 150_000,
     beforeStart: async opening => {
       opening.on('log', record => logs.push(record))
