@@ -28,7 +28,7 @@ export interface EndpointMeaning {
 }
 
 const SWITCHES = 'JSON: some of `ui_enabled`, `api_enabled`, `write_enabled`, `local_only`, `login_api_enabled`, and `store`.'
-const SNAPSHOT = 'The switches, `login_enabled` and `current_user`.'
+const SNAPSHOT = 'The switches, `login_enabled`, `current_user` and, in a fleet, `gateway`: the id of the gateway whose switches they are.'
 const CALL = '`method`, `runtime`, `version`, `query`, `headers`, `body` or `body_base64`, `context`, `route`, `params`'
 
 /** Method and path to what it does. */
@@ -119,7 +119,7 @@ export const ENDPOINT_MEANINGS: Readonly<Record<string, EndpointMeaning>> = {
   },
   'POST /_fn/logout': { does: 'Ends the session; `everywhere=1` ends all sessions of the user.', response: '`ok`.' },
   'GET /_fn/ui-state': { does: 'Reads the switches of console and API.', response: SNAPSHOT },
-  'POST /_fn/ui-state': { does: 'Changes switches until the gateway stops, and replaces `store`.', body: SWITCHES, response: SNAPSHOT },
+  'POST /_fn/ui-state': { does: 'Changes switches of this gateway until it stops, and replaces `store`.', body: SWITCHES, response: SNAPSHOT },
   'PUT /_fn/ui-state': { does: 'The same as POST.', body: SWITCHES, response: SNAPSHOT },
   'PATCH /_fn/ui-state': { does: 'The same, but merges `store`.', body: SWITCHES, response: SNAPSHOT },
   'DELETE /_fn/ui-state': { does: 'Resets the switches to the settings and empties `store`.', response: SNAPSHOT },

@@ -14,6 +14,10 @@ export interface UiState {
   readonly login_enabled: boolean
   readonly current_user: string | null
   readonly current_rights?: 'admin' | 'login' | null
+  /** Id of the gateway in a fleet: the switches are those of this gateway. */
+  readonly gateway?: string
+  /** After a change. */
+  readonly warnings?: readonly string[]
 }
 
 export const uiState = signal<UiState | null>(null)

@@ -60,7 +60,7 @@ export function createControlPlane(context: ControlContext): ControlPlane {
     ...createLogEndpoints(context, streams),
     ...createMetricsEndpoints(context),
     ...createSessionEndpoints(context, access, sessions, store),
-    ...createUiStateEndpoints(access, new UiState(store)),
+    ...createUiStateEndpoints(access, new UiState(store), context.fleet?.id ?? null),
     ...createSettingsEndpoints(context),
     ...createDependencyEndpoints(context),
     ...createWorkerEndpoints(context),

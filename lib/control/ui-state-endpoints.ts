@@ -12,7 +12,15 @@ import { type ControlReply, type ControlRequest, type Endpoint, endpoint, json, 
 /** JSON may write a character in six. */
 const BODY_BYTES = 16 * 1024 + 6 * UI_STORE_BYTES
 
-export function createUiStateEndpoints(access: AccessState, state: UiState): readonly Endpoint[] {
+/** @param gateway - id of this gateway in a fleet, which shares no switches; null without a fleet */
+export function createUiStateEndpoints(
+  access: AccessState,
+  state: UiState,
+  gateway: string | null = null,
+): readonly Endpoint[] {
+  // A client behind a load balancer does not know which gateway it has changed.
+  const scope =
+    gateway === null ? [] : [`the switches apply to gateway ${gateway} only, the others of the fleet keep theirs`]
   const change = async (request: ControlRequest): Promise<ControlReply> => {
     const changes: Record<string, boolean> = {}
     const warnings: string[] = []
@@ -28,7 +36,7 @@ export function createUiStateEndpoints(access: AccessState, state: UiState): rea
     // First what may fail: then nothing is changed.
     if (given !== undefined) await state.change(values => toUiValues(values, given, isPart))
     access.apply(changes)
-    return reply(request, warnings)
+    return reply(request, [...warnings, ...(Object.keys(changes).length === 0 ? [] : scope)])
   }
   const reply = async (request: ControlRequest, notes: readonly string[] | null = null): Promise<ControlReply> => {
     const { values, problem } = await state.read()
@@ -38,6 +46,7 @@ export function createUiStateEndpoints(access: AccessState, state: UiState): rea
       ...Object.fromEntries(Object.entries(SWITCHES).map(([name, field]) => [name, flags[field]])),
       login_enabled: canLogIn,
       current_user: request.caller.session?.user ?? null,
+      ...(gateway !== null && { gateway }),
       // The history of Try may hold private values.
       ...(request.details && { store: values }),
       ...((notes !== null || warnings.length > 0) && { warnings }),
@@ -52,7 +61,7 @@ export function createUiStateEndpoints(access: AccessState, state: UiState): rea
       checkLoosening(access, request, null)
       await state.change(() => ({}))
       access.apply(null)
-      return reply(request)
+      return reply(request, scope.length === 0 ? null : scope)
     }),
   ]
 }

@@ -72,20 +72,30 @@ t.test('[fleet/fleet.2] gateways of a fleet', { skip: WITHOUT_REDIS }, async t =
     t.notOk('store' in (alone.health() as object))
   })
 
-  await t.test('[fleet/fleet.7] a login and the state of the console are those of the fleet', async t => {
-    const [cookie, elsewhere] = [await logIn(a), await logIn(b)]
-    t.match(await askAsUser(b, cookie, 'GET', '/_fn/ui-state'), { status: 200, body: { current_user: 'admin' } })
-    const saved = { store: { try: ['é'] } }
-    t.equal((await askAsUser(a, cookie, 'PATCH', '/_fn/ui-state', saved)).status, 200)
-    t.match((await askAsUser(b, elsewhere, 'GET', '/_fn/ui-state')).body, saved)
-    const [id] = /[\w-]{43}$/.exec(cookie)!
-    const client = redis.client()
-    const kept = await client.hgetall('{fngw}:sessions:of')
-    t.equal(Object.keys(kept).length, 2)
-    t.notMatch(JSON.stringify(kept), id, 'the id itself is in no key and no value')
-    t.equal((await askAsUser(b, cookie, 'POST', '/_fn/logout?everywhere=1')).status, 200)
-    for (const one of [cookie, elsewhere]) t.equal((await askAsUser(a, one, 'GET', '/_fn/ui-state')).status, 401)
-  })
+  await t.test(
+    '[fleet/fleet.7, control/ui-state.10] a login and the state of the console are those of the fleet',
+    async t => {
+      const [cookie, elsewhere] = [await logIn(a), await logIn(b)]
+      t.match(await askAsUser(b, cookie, 'GET', '/_fn/ui-state'), { status: 200, body: { current_user: 'admin' } })
+      const saved = { store: { try: ['é'] } }
+      t.equal((await askAsUser(a, cookie, 'PATCH', '/_fn/ui-state', saved)).status, 200)
+      t.match((await askAsUser(b, elsewhere, 'GET', '/_fn/ui-state')).body, saved)
+      // A gateway may be cut off from the others, so each one has its own switches and says so.
+      const { body: fleet } = await askAsUser(a, cookie, 'GET', '/_fn/fleet')
+      const changed = await askAsUser(a, cookie, 'PATCH', '/_fn/ui-state', { write_enabled: false })
+      t.match(changed.body, { write_enabled: false, gateway: fleet.id, warnings: [new RegExp(` ${fleet.id} only`)] })
+      t.match((await askAsUser(b, elsewhere, 'GET', '/_fn/ui-state')).body, { write_enabled: true, gateway: /./ })
+      t.match((await askAsUser(a, cookie, 'DELETE', '/_fn/ui-state')).body, { warnings: [/keep theirs$/] })
+      t.equal((await askAsUser(a, cookie, 'PATCH', '/_fn/ui-state', saved)).body.warnings.length, 0)
+      const [id] = /[\w-]{43}$/.exec(cookie)!
+      const client = redis.client()
+      const kept = await client.hgetall('{fngw}:sessions:of')
+      t.equal(Object.keys(kept).length, 2)
+      t.notMatch(JSON.stringify(kept), id, 'the id itself is in no key and no value')
+      t.equal((await askAsUser(b, cookie, 'POST', '/_fn/logout?everywhere=1')).status, 200)
+      for (const one of [cookie, elsewhere]) t.equal((await askAsUser(a, one, 'GET', '/_fn/ui-state')).status, 401)
+    },
+  )
 
   await t.test('[fleet/fleet.6] equal trees are one release, a gateway of another one is a rollout', async t => {
     const { body: before } = await askAsAdmin(b, 'GET', '/_fn/fleet')

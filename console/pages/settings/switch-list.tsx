@@ -8,15 +8,18 @@ import { SWITCHES, type SwitchName, toWarning } from './switches.ts'
 
 export function SwitchList() {
   const error = useSignal<string | null>(null)
+  const warnings = useSignal<readonly string[]>([])
   const asked = useSignal<{ name: SwitchName; warning: string; title: string } | null>(null)
   const question = asked.value
   const state = uiState.value
   if (state === null) return null
   const act = async (method: string, body?: object): Promise<void> => {
     try {
-      await send<UiState>(method, '/_fn/ui-state', body)
+      const changed = await send<UiState>(method, '/_fn/ui-state', body)
+      warnings.value = changed.warnings ?? []
       error.value = null
     } catch (failure) {
+      warnings.value = []
       error.value = (failure as ApiError).message
     }
     await loadSession()
@@ -26,6 +29,12 @@ export function SwitchList() {
     <section class="block" aria-label="Switches">
       <h2>Switches</h2>
       <p class="quiet">Switches override the settings until the gateway stops. {whyReadOnly.value}</p>
+      {state.gateway !== undefined && (
+        <p>
+          These are the switches of gateway <span class="mono">{state.gateway}</span>. The other gateways of the fleet
+          have their own: open the console at the address of each gateway, or change the settings of all.
+        </p>
+      )}
       <ul class="switches">
         {SWITCHES.map(one => {
           const warning = toWarning(one, state[one.name])
@@ -54,6 +63,9 @@ export function SwitchList() {
           )
         })}
       </ul>
+      <p class="quiet" role="status">
+        {warnings.value.join(' ')}
+      </p>
       <p class="error" role="alert">
         {error.value}
       </p>
