@@ -1,7 +1,7 @@
 import { execFile, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
@@ -80,7 +80,8 @@ function buildPackage() {
   const folder = join(temp, 'package')
   const manifest = readJson('package.json')
   // A pattern such as docs/*.md picks from the folder when it is packed.
-  const names = manifest.files.filter((name: string) => name !== 'dist').map((name: string) => name.split('/*')[0]!)
+  const listed = manifest.files.filter((name: string) => name !== 'dist' && !name.startsWith('!'))
+  const names = listed.map((name: string) => name.split('/*')[0]!)
   const filter = (path: string): boolean => !path.endsWith('/node_modules')
   for (const name of ['package.json', ...names])
     cpSync(join(root, name), join(folder, name), { recursive: true, filter })
@@ -146,11 +147,28 @@ t.test('[package.3, package.4] what is packed resolves, and runs nothing when it
     t.match(licences, new RegExp(`^${name} \\d`, 'm'))
   }
   t.same(
-    files.filter(file => /\.test\.|^test\/|\.env$|node_modules/.test(file)),
+    files.filter(file => /\.test\.|^test\/|\.env$/.test(file) && !file.startsWith('examples/')),
     [],
   )
+  // What running the examples leaves behind.
+  t.same(
+    files.filter(file => /node_modules|\.svc\/|__pycache__|\.(go|rust)-build\//.test(file)),
+    [],
+  )
+  const broken = files.filter(file => file.endsWith('.md')).flatMap(file => brokenLinks(folder, file, files))
+  t.same(broken, [], 'links of packed pages that lead to no packed file')
   for (const script of ['preinstall', 'install', 'postinstall', 'prepare']) t.notOk(script in manifest.scripts, script)
 })
+
+/** Relative links and pictures of a page. @param files - of the package */
+function brokenLinks(folder: string, page: string, files: readonly string[]): string[] {
+  const text = readFileSync(join(folder, page), 'utf8').replace(/^```.*?^```|`[^`\n]*`/gms, '')
+  const links = [...text.matchAll(/\]\(([^)\s]+)\)|(?:src|srcset|href)="([^"]+)"/g)].map(
+    ([, link, tag]) => link ?? tag!,
+  )
+  const paths = links.filter(link => !/^([a-z]+:|#)/.test(link)).map(link => link.split('#')[0]!)
+  return paths.filter(path => !files.includes(posix.join(posix.dirname(page), path))).map(path => `${page}: ${path}`)
+}
 
 /** Packages of the lock file that somebody who installs this one gets, without those for other systems. */
 function productionPackages(): [path: string, locked: LockedPackage][] {
