@@ -10,6 +10,7 @@ import { readCommands } from '../bin/command-tree.ts'
 import { createProgram } from '../bin/program.ts'
 import { FUNCTION_CONFIG } from '../lib/config/function-config-fields.ts'
 import { BINARY_ENV, SETTING_OPTIONS } from '../lib/config/setting-options.ts'
+import { toEmbeddingParts } from './embedding-api.ts'
 import { ENDPOINT_MEANINGS, listEndpoints } from './endpoint-meanings.ts'
 import { ERROR_MEANINGS } from './error-meanings.ts'
 import { ERROR_STATUS } from '../lib/core/errors.ts'
@@ -30,6 +31,7 @@ export function toReferencePages() {
     'errors.md': toErrorsPage(),
     'command-line.md': toCommandPage(),
     'http-api.md': toApiPage(),
+    'embedding-api.md': toEmbeddingPage(),
   }
 }
 
@@ -250,6 +252,15 @@ function toApiPage() {
         `Response: ${response}`,
       ]
     }),
+  ])
+}
+
+/** @returns {string} */
+function toEmbeddingPage() {
+  return toPage('Embedding API', [
+    'The exports of the package `fngw`: functions, classes and types. How to use them: [embed a gateway](../embedding.md), [test functions](../testing.md), [handlers](../handlers.md).',
+    'Modules `import` and CommonJS `require` get the same exports. All times are in milliseconds, unless a name ends with another unit.',
+    ...toEmbeddingParts(),
   ])
 }
 

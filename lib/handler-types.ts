@@ -34,7 +34,7 @@ export interface FnContext {
   trace_state: string | null
 }
 
-/** What a handler receives. Absent values are null. */
+/** The event of a handler. Absent values are null. */
 export interface FnEvent<Params extends Record<string, string> = Record<string, string>> {
   id: string
   /** Milliseconds since the epoch. */
@@ -64,7 +64,7 @@ export interface FnEvent<Params extends Record<string, string> = Record<string, 
   readonly signal?: AbortSignal
 }
 
-/** An upstream request that the gateway makes for the handler. */
+/** An upstream request that the gateway sends for the handler. */
 export interface FnProxy {
   path?: string
   url?: string
@@ -78,16 +78,16 @@ export interface FnProxy {
 type Headers = Record<string, string | readonly string[]>
 type Stream = AsyncIterable<string | Uint8Array> | Iterable<Uint8Array> | ReadableStream
 
-/** The full form of an answer. */
+/** A response with status and headers, or a proxy directive. */
 export type FnEnvelope =
   | { status: number; headers?: Headers; body?: unknown | Stream }
   | { status: number; headers?: Headers; is_base64: true; body_base64: string }
   | { proxy: FnProxy }
 
-/** What a handler may return: an envelope, a web Response, a stream, or any value, which becomes JSON with status 200. */
+/** Return value of a handler: an envelope, a web `Response`, a stream, or any other value, which becomes JSON with status 200. */
 export type FnResponse = FnEnvelope | Response | Stream | unknown
 
-/** The default handler form. */
+/** A handler of the `native` adapter. */
 export type FnHandler<Params extends Record<string, string> = Record<string, string>> = (
   event: FnEvent<Params>,
   params: Params,

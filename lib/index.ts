@@ -9,11 +9,15 @@ export type { RuntimeName } from './core/identity.ts'
 export type { Settings, SettingsInput, SettingSource } from './config/settings.ts'
 export type { InjectRequest, InjectResponse } from './http/inject.ts'
 export { type Listening, ListenError } from './http/server.ts'
-export type { GatewayListening, HandedSockets } from './gateway/listeners.ts'
+export type { GatewayListening, HandedSockets, ListenAddress } from './gateway/listeners.ts'
 export type { InternalResult } from './invocation/internal-call.ts'
+export type { JobInput } from './jobs/job-input.ts'
+export type { JobRecord } from './jobs/job.ts'
+export type { GatewayJobs } from './jobs/jobs.ts'
 export type {
   BuildRecord,
   EventName,
+  JobEventRecord,
   LinesTaker,
   Listener,
   LogRecord,
@@ -36,7 +40,9 @@ export type { InvokeRequest, InvokeResult } from './gateway/catalog-loader.ts'
 export type { DoctorCheck } from './gateway/doctor.ts'
 export { createGateway } from './gateway/gateway.ts'
 export {
+  type CloseOptions,
   type Gateway,
+  type GatewayExplanation,
   type GatewayOptions,
   SettingsError,
 } from './gateway/options.ts'

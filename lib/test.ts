@@ -6,16 +6,18 @@ import { inject, type InjectRequest, type InjectResponse } from './http/inject.t
 
 export type { InjectResponse }
 
-/** A request as `gateway.inject` of an embedded gateway takes it. It comes from the loopback address. */
+/** A request for `gateway.inject()` of `fngw/test`. The client address is that of this machine. */
 export type TestInjectRequest = Omit<InjectRequest, 'remoteAddress'>
 
+/** The gateway that a test calls. */
 export interface TestGateway {
-  /** Address of the gateway, such as `http://127.0.0.1:40123`. */
+  /** Address of the gateway, such as `http://127.0.0.1:40123`. @throws Error outside of `fngw test` and without `FNGW_TEST_URL` */
   readonly url: string
-  /** Sends a request to the functions; a text is a path. */
+  /** Sends a request. A string is the path of a GET request. */
   inject(request: TestInjectRequest | string): Promise<InjectResponse>
 }
 
+/** The gateway of `fngw test`, or the one at `FNGW_TEST_URL`. */
 export const gateway: TestGateway = {
   get url() {
     const { FNGW_TEST_URL: url = '' } = process.env

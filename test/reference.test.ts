@@ -81,6 +81,26 @@ t.test('[docs.5, docs.6] each endpoint has a section, and no other has one', t =
   t.end()
 })
 
+t.test('[docs.5, docs.6] each export of the package is described, members too', t => {
+  const text = page('embedding-api.md')
+  const sections = new Map(text.split('\n### ').map(part => [part.slice(0, part.indexOf('\n')), part] as const))
+  const index = readFileSync(new URL('../lib/index.ts', import.meta.url), 'utf8').replace(/^\/.*$/gm, '')
+  const names = [...index.matchAll(/\{([^}]*)\}/g)].flatMap(([, list]) => list!.split(',').map(name => name.trim()))
+  const exported = names.map(name => name.replace(/^type /, '')).filter(name => name !== '')
+  t.ok(exported.length > 40)
+  // A sentence between the heading and the code.
+  for (const name of [...exported, 'TestGateway']) t.match(sections.get(name), /^\w+\n\n[^`]?.*[.].*\n\n/, name)
+  for (const name of Object.keys(SETTING_OPTIONS))
+    t.match(sections.get('Settings'), new RegExp(`\\*/\\n  ${name}: `), name)
+  t.match(sections.get('createGateway'), 'function createGateway(options?: GatewayOptions): Promise<Gateway>')
+  t.match(sections.get('GatewayJobs'), /list\(options\?: JobListOptions\): Promise/)
+  t.match(sections.get('ErrorCode'), "'BAD_REQUEST' | 'BODY_TOO_LARGE'")
+  t.match(sections.get('Dependencies'), /interface Dependencies \{\n[^#]*why\(name: string\)/, 'the picked methods')
+  for (const hidden of ['isAlone', '@internal', '#options', 'recordOf', '§'])
+    t.notMatch(text, hidden, `${hidden} is not for users`)
+  t.end()
+})
+
 t.test('[docs.5] messages are read from the sources', async t => {
   const messages = new Map(rowsOf(page('errors.md')).map(([, code, , texts]) => [code, texts]))
   t.match(messages.get('`TIMEOUT`'), '`runtime timeout after ... ms`')

@@ -662,7 +662,7 @@ type ValueOf<Option> = Option extends { readonly field: Field<infer T>; readonly
   ? (T extends readonly (infer Item)[] ? readonly Item[] : T) | (null extends F ? null : never)
   : never
 
-/** Every setting after flags, environment, `fngw.json` and defaults, checked. Durations in the unit of the name, paths in full. */
+/** The settings in force, validated. Names end with the unit of a duration, and paths are absolute. */
 export interface Settings
   extends Omit<
     { [Name in keyof Options]: ValueOf<Options[Name]> },

@@ -28,13 +28,13 @@ import {
 
 export type { Settings } from './setting-options.ts'
 
-/** Settings in code: `createGateway(options)` takes the same settings in camelCase; null is the same as absent. */
+/** The settings as options of `createGateway`. Null is the same as absent. */
 export type SettingsInput = { [K in keyof Omit<Settings, Derived>]?: Settings[K] | null }
 type Derived = 'runtimesExplicit' | 'portExplicit'
 
 type SourceKind = 'option' | 'flag' | 'env' | 'file' | 'default'
 
-/** Where a setting got its value; `name` is such as `options.port`, `--port`, `FN_PORT`, `fngw.json: port`. */
+/** Where a setting got its value. `name` is for example `options.port`, `--port`, `FN_PORT` or `fngw.json: port`. */
 export interface SettingSource {
   source: SourceKind
   name: string

@@ -1,5 +1,6 @@
 /** Time as a value, so that tests can control it. Owner: §8 (durations never depend on the wall clock). */
 
+/** The clock of a gateway: wall time, monotonic time, and timers. */
 export interface Clock {
   /** Milliseconds since the epoch; may jump. For timestamps and schedules. */
   wall(): number

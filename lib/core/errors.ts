@@ -32,6 +32,7 @@ export const ERROR_STATUS = {
   STORAGE_FULL: 507,
 } as const
 
+/** Code of a refusal or failure; each has its [status](errors.md). */
 export type ErrorCode = keyof typeof ERROR_STATUS
 
 interface GatewayErrorOptions {
@@ -52,11 +53,14 @@ export interface ErrorDetail {
   hint?: string
 }
 
-/** A refusal or failure with the status and message a client gets. */
+/** A refusal or failure, with the status and message that the client gets. */
 export class GatewayError extends Error {
   readonly code: ErrorCode
+  /** HTTP status. */
   readonly status: number
+  /** Response headers, such as `Allow` or `Retry-After`. */
   readonly headers: Record<string, string> | undefined
+  /** For developers; not part of a response in production. */
   readonly detail: ErrorDetail | undefined
 
   constructor(code: ErrorCode, message: string, options: GatewayErrorOptions = {}) {

@@ -2,6 +2,7 @@
 
 /** Runtimes in the fixed order that settles several languages in one folder (§2.3). */
 export const RUNTIMES = ['python', 'node', 'php', 'lua', 'go', 'rust'] as const
+/** Name of a runtime. TypeScript runs in `node`. */
 export type RuntimeName = (typeof RUNTIMES)[number]
 
 /** Runtimes enabled when `FN_RUNTIMES` is unset; go and rust are experimental. */

@@ -178,7 +178,7 @@ function findAssets(snapshot: Snapshot, facts: FolderFacts, warnings: Warning[])
   return null
 }
 
-export interface Explanation {
+export interface IgnoredExplanation {
   /** Files and folders that expose nothing, and why. */
   ignored: IgnoredPath[]
   /** Warnings about files that would have answered. */
@@ -190,7 +190,10 @@ export interface Explanation {
  * generously: without private marks, method prefixes, runtime folders and case.
  * @param urlPath - decoded request path
  */
-export function explainIgnored(discovery: Pick<Discovery, 'ignored' | 'warnings'>, urlPath: string): Explanation {
+export function explainIgnored(
+  discovery: Pick<Discovery, 'ignored' | 'warnings'>,
+  urlPath: string,
+): IgnoredExplanation {
   const wanted = urlPath.toLowerCase().split('/').filter(Boolean)
   return {
     ignored: discovery.ignored.filter(({ path }) => couldMean(path, wanted)),

@@ -301,27 +301,32 @@ export class Reloader {
 
 // Calls of functions by name: those of a host program, of the control plane, of jobs and schedules.
 
+/** A request for `gateway.invoke()`. */
 export interface InvokeRequest {
+  /** Version of the function; the one without a version by default. */
   version?: string | null
+  /** Runtime of the function, when several have one of this name. */
   runtime?: string
+  /** `GET` by default. */
   method?: string
   query?: Readonly<Record<string, unknown>>
   headers?: Readonly<Record<string, string>>
   body?: string | Buffer | null
   /** Becomes `event.context.user`. */
   context?: Readonly<Record<string, unknown>> | null
-  /** A path at which the function answers (`/users/7`), or one of its routes (`/users/:id`) for `params`; its name's own path by default. */
+  /** A path of the function (`/users/7`), or one of its routes (`/users/:id`) to fill with `params`; the path of its name by default. */
   route?: string | null
-  /** Values for the params of `route`, or of the function's route that has these params. */
+  /** Values for the params of `route`, or of the function's route with these params. */
   params?: Readonly<Record<string, string>> | null
-  /** Stops the call, wherever it is; the result then has status 0. */
+  /** Stops the call. The result then has status 0. */
   signal?: AbortSignal
 }
 
+/** The result of `gateway.invoke()`. */
 export interface InvokeResult extends InternalResult {
   /** The path that the handler saw. */
   path: string
-  /** The route that it was matched by; null for a call by name alone. */
+  /** The route that matched; null for a call by name alone. */
   route: string | null
 }
 

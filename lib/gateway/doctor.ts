@@ -25,6 +25,7 @@ import { packageFile } from '../runtime/package-files.ts'
 import type { Runtimes } from '../runtime/runtimes.ts'
 import type { Catalog } from './catalog-loader.ts'
 
+/** One check of `gateway.doctor()`. */
 export interface DoctorCheck {
   /** Stable, such as `runtime.python.version`; several checks may share one. */
   id: string

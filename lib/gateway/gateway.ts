@@ -44,9 +44,8 @@ import {
 import { countdown } from './serving.ts'
 
 /**
- * Builds a gateway: reads the tree, starts the runtimes that have functions. It prints nothing, sets no signal handler and
- * no variable, and shares nothing with other gateways of the process but one small object kept for speed (`keepTickShape`).
- * @throws SettingsError with every problem at once
+ * Creates a gateway: reads the tree and starts the runtimes that have functions. It prints nothing and installs no signal handlers.
+ * @throws SettingsError with every invalid setting
  */
 export async function createGateway(options: GatewayOptions = {}): Promise<Gateway> {
   keepTickShape()

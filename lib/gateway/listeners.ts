@@ -18,22 +18,26 @@ interface ListenersOptions extends Omit<ServerOptions, 'handle' | 'portFlag'> {
   lifecycle: Readonly<Lifecycle> & ServerOptions['lifecycle']
 }
 
-/** Where to listen. */
+/** An address for `gateway.listen()`. Absent fields come from the settings. */
 export interface ListenAddress {
+  /** 0 takes a free port. */
   port?: number
   host?: string
-  /** They count before port and host. */
+  /** Used instead of `port` and `host`. */
   handed?: HandedSockets
 }
 
-/** Listening sockets that a service manager opened, as descriptors of this process. */
+/** Listening sockets that a service manager opened, as file descriptors of this process. */
 export interface HandedSockets {
+  /** For public requests. */
   readonly public: readonly number[]
+  /** For the control plane; null without a socket of its own. */
   readonly control: number | null
 }
 
+/** The addresses that a gateway listens on. */
 export interface GatewayListening extends Listening {
-  /** The control plane's own socket; null when it has none. */
+  /** The separate socket of the control plane; null without one. */
   control: Listening | null
 }
 

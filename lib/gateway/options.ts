@@ -29,108 +29,114 @@ import type { Explanation } from '../router/explain.ts'
 import type { RouteCounts } from '../router/route-records.ts'
 import { type Clock, systemClock } from '../core/clock.ts'
 import type { Warning } from '../core/errors.ts'
-import type { Explanation as IgnoredExplanation } from '../discovery/discover.ts'
+import type { IgnoredExplanation } from '../discovery/discover.ts'
 import type { InjectRequest, InjectResponse } from '../http/inject.ts'
 import type { InvokeRequest, InvokeResult } from './catalog-loader.ts'
 import type { DoctorCheck } from './doctor.ts'
 import type { TestProblem, TestRequest, TestRun } from './test-runs.ts'
 import type { GatewayListening, ListenAddress } from './listeners.ts'
 
+/** Options of `createGateway`: every setting in camelCase, and the fields below. */
 export interface GatewayOptions extends SettingsInput {
-  /** Variables to read settings from; none by default, `process.env` on the command line. */
+  /** Environment variables to read settings from, such as `process.env`; none by default. */
   env?: Readonly<Record<string, string | undefined>>
-  /** Reads the project file and env files: the one named, or with `explicit: null` the one found. None is read by default. */
+  /** Reads the project file (`explicit` names it, null searches for `fngw.json`) and the env files beside it; none by default. */
   project?: { explicit: string | null } | null
   /** Full path that relative paths start from; the working directory by default. */
   cwd?: string
+  /** Replaces the system clock, for tests. */
   clock?: Clock
-  /** Reads the tree and starts no runtime: for looking at routes. Calls then answer 503. */
+  /** Reads the tree and starts no runtime, to inspect routes. Calls then get a 503. */
   inspect?: boolean
-  /** Lets debuggers into workers, in development only: as the flags `--inspect`, `--debug-py` and `--debug-php` of `fngw dev`. */
+  /** Debugs handlers, in development only: like the flags `--inspect`, `--debug-py` and `--debug-php` of `fngw dev`. */
   debug?: DebugOptions | null
   /** @internal Joins no fleet, whatever `FN_STORE_URL` says: for a gateway that lives as long as a command. */
   isAlone?: boolean
   /** Parsed command-line flags by setting name; stronger than the environment. */
   flags?: Readonly<Record<string, unknown>>
-  /** Replaces defaults: the command line serves development with hot reload. */
+  /** Replaces the defaults of settings, by setting name. */
   defaults?: Readonly<Record<string, unknown>>
   /**
-   * Called before the tree is read. A gateway that listens by then takes requests, which wait until it serves. When it rejects
-   * there is no gateway.
+   * Called before the tree is read. When it calls `listen`, the gateway accepts connections early, and requests wait until it is ready.
+   * When the promise rejects, `createGateway` rejects with the same reason.
    */
   beforeStart?: (gateway: Pick<Gateway, 'settings' | 'listen' | 'on'>) => Promise<void>
 }
 
-/** What answers beside the routes: the control plane, a document, a home, a static file. */
+/** What responds besides the routes: the control plane, a document, a home, a static file. */
 export interface BesideRoutes {
   kind: 'control' | 'document' | 'home' | 'asset'
   text: string
 }
 
-/** Who answers a request, who lost and why, and which files might have been meant and are not used. */
+/** The function that handles a request, the candidates that lost and why, and similar files that are not used. */
 export interface GatewayExplanation extends Explanation, IgnoredExplanation {
-  /** Answers instead of `winner`, or where there is none; null when nothing does. */
+  /** What responds instead of `winner`, or without one; null for nothing. */
   beside: BesideRoutes | null
 }
 
+/** Options of `gateway.close()`. */
 export interface CloseOptions {
-  /** Longest wait for what runs; default `shutdownTimeoutMs`. */
+  /** Maximum wait for running calls; default `shutdownTimeoutMs`. */
   timeoutMs?: number
-  /** How long connections are taken before, while probes get 503; default `shutdownDelayMs`. */
+  /** How long to keep accepting connections first, while readiness probes get 503; default `shutdownDelayMs`. */
   delayMs?: number
 }
 
+/** A running gateway. `await using` closes it at the end of the block. */
 export interface Gateway extends AsyncDisposable {
+  /** The settings in force. */
   readonly settings: Settings
-  /** Where each setting comes from. */
+  /** Where each setting comes from, by setting name. */
   readonly sources: Readonly<Record<string, SettingSource>>
-  /** Problems of settings, tree and programs that do not keep the gateway from serving. */
+  /** Problems with settings, the tree and programs that do not prevent the gateway from serving. */
   readonly warnings: readonly Warning[]
-  /** Serves HTTP. Sockets that were handed over count before `port` and `host`. @throws ListenError */
+  /** Starts the HTTP server on the `host` and `port` of the address, or of the settings. @throws ListenError */
   listen(address?: ListenAddress): Promise<GatewayListening>
   /**
-   * Serves one request of a host application, node's or Fastify's; `next` gets what has no route here. A body that the host has
-   * parsed is taken from `rawBody` or `body` of the request.
+   * Handles a request of a host application, from node:http, Express or Fastify. Calls `next` when no route matches.
+   * A body that the host has parsed is read from `rawBody` or `body` of the request.
    */
   handle(req: IncomingMessage | WrappedRequest, res: ServerResponse | WrappedResponse, next?: () => void): void
-  /** Serves a web request, given as such or as `fetch` takes it; a path alone is one of `http://localhost`. */
+  /** Handles a web `Request`, or the arguments of `fetch`. A path is resolved against `http://localhost`. */
   fetch(request: Request | string | URL, init?: RequestInit): Promise<Response>
-  /** Serves a request without a port. */
+  /** Handles a request in memory. A string is the URL of a GET request. */
   inject(request: InjectRequest | string): Promise<InjectResponse>
   /** Runs a function by name through the same admission as HTTP. @throws GatewayError NOT_FOUND, ROUTE_CONFLICT */
   invoke(name: string, request?: InvokeRequest): Promise<InvokeResult>
-  /** Calls that are made later and kept until they are done. */
+  /** Background jobs. */
   readonly jobs: GatewayJobs
-  /** The packages of the tree. */
+  /** The packages of the functions. */
   readonly dependencies: Pick<Dependencies, 'list' | 'add' | 'install' | 'why' | 'clean'>
   /** Reads the tree again; resolves when the new catalog is in force. */
   reload(): Promise<void>
-  /** As `GET /_fn/catalog`. */
+  /** The functions and routes, as `GET /_fn/catalog` returns them. */
   catalog(): Record<string, unknown>
-  /** How many routes and conflicts those records have; the records of ten thousand take time and memory to make. */
+  /** The number of routes and conflicts, without creating the records of `catalog()`. */
   counts(): RouteCounts
-  /** As `GET /_fn/health`. */
+  /** The health record, as `GET /_fn/health` returns it. */
   health(): Record<string, unknown>
   /**
-   * Checks the machine, the settings and the tree, as `fngw doctor`.
-   * @param options - `loads`: loads each function in a worker that ends right after
+   * Checks the machine, the settings and the tree, like `fngw doctor`.
+   * @param options - `loads` also loads each function in a worker
    */
   doctor(options?: { loads?: boolean }): Promise<DoctorCheck[]>
   /** @internal The tests of the tree, ready to run: for `fngw test`. */
   tests(request: TestRequest): Promise<(TestRun | TestProblem)[]>
-  /** Who answers a request and who lost. */
+  /** Explains which function handles a request, without calling it. */
   explain(method: string, path: string, host?: string): GatewayExplanation
   /**
-   * Listens to `request reload warning log build schedule job`; a new listener of `build` hears of those that go on.
-   * @param takeLines - of a listener to `request`: takes access lines of other processes of this gateway as they came, instead of records
-   * @returns a function that stops listening
+   * Subscribes to an event: `request`, `reload`, `warning`, `log`, `build`, `schedule` or `job`. A new listener to `build` is called for
+   * each build in progress.
+   * @param takeLines - for `request`: takes access log lines of the gateway's other processes as bytes, instead of records
+   * @returns a function that unsubscribes
    */
   on<Name extends EventName>(name: Name, listener: Listener<Name>, takeLines?: LinesTaker): () => void
-  /** Stops accepting, finishes what runs up to the limit, ends every process. Later calls get the same promise. */
+  /** Stops accepting requests, waits for running calls up to the limit, and stops every process. Later calls return the same promise. */
   close(options?: CloseOptions): Promise<void>
 }
 
-/** Settings that break their rules; every problem is in `problems` and in the message. */
+/** Thrown for invalid settings. `problems` and the message list every problem. */
 export class SettingsError extends Error {
   readonly problems: readonly Problem[]
   constructor(problems: readonly Problem[]) {

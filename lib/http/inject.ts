@@ -6,22 +6,25 @@ import { headerOf } from '../core/http-text.ts'
 import type { HttpResponse, HttpSocket } from './exchange.ts'
 import type { HttpHandler } from './public.ts'
 
+/** A request for `gateway.inject()`. */
 export interface InjectRequest {
+  /** `GET` by default. */
   method?: string
   /** Path with query, or an absolute URL whose host becomes `Host`. */
   url: string
-  /** Values that are arrays repeat the header. */
+  /** An array repeats the header. */
   headers?: Readonly<Record<string, string | readonly string[]>>
-  /** Text or bytes as they are; anything else is sent as JSON. */
+  /** Text and bytes are sent unchanged, other values as JSON. */
   body?: unknown
-  /** Another name of `body`. */
+  /** Alias of `body`. */
   payload?: unknown
-  /** Goes behind the URL's own query; a list repeats the key. */
+  /** Added to the query of `url`. An array repeats the key. */
   query?: string | Readonly<Record<string, unknown>>
-  /** Address the request seems to come from; loopback when absent. */
+  /** Client address; 127.0.0.1 by default. */
   remoteAddress?: string
 }
 
+/** The response to an injected request. */
 export interface InjectResponse {
   status: number
   /** Lower-case names; repeated headers joined by `, `. */
@@ -29,7 +32,9 @@ export interface InjectResponse {
   /** Names and values in turn, as sent. */
   rawHeaders: string[]
   body: Buffer
+  /** The body as UTF-8 text. */
   text: () => string
+  /** The body parsed as JSON. @throws SyntaxError */
   json: () => unknown
 }
 

@@ -59,13 +59,15 @@ export interface ServerOptions {
   checkIntervalMs?: number
 }
 
+/** An address that a server listens on. */
 export interface Listening {
   host: string
   port: number
+  /** Such as `http://127.0.0.1:8080`. */
   url: string
 }
 
-/** A port that cannot be listened on; `code` is the system's, such as EADDRINUSE. */
+/** Thrown when the gateway cannot listen. `code` is the system error, such as `EADDRINUSE`. */
 export class ListenError extends Error {
   readonly code: string
   readonly port: number

@@ -47,20 +47,23 @@ export interface InternalRequest {
   sink?: BodySink
 }
 
+/** The outcome of a call without an HTTP client. */
 export interface InternalResult {
   id: string
-  /** Status of the answer, or of the refusal in `error`; 0 when the call was stopped. */
+  /** Status of the response, or of the refusal in `error`; 0 for a call that was stopped. */
   status: number
+  /** Names and values in turn. */
   headers: readonly string[]
   body: Buffer
   stdout: string
   stderr: string
   /** `traceparent` of the call. */
   trace: string
-  /** From admission to the end, and waiting for a place; ms. */
+  /** From admission to the end, ms. */
   latencyMs: number
+  /** Waiting for a slot, ms. */
   queuedMs: number
-  /** A refusal or failure of the gateway, as opposed to an answer of the function. */
+  /** A refusal or failure of the gateway; null for a response of the function. */
   error: GatewayError | null
 }
 

@@ -124,31 +124,39 @@ export function toCallParts({ body, bodyBase64, ...call }: CallValues) {
   }
 }
 
-/** The fields of `POST /_fn/jobs` and of `gateway.jobs.create()`. */
+/** The input of `gateway.jobs.create()` and the body of `POST /_fn/jobs`. */
 export interface JobInput {
+  /** Name of the function. */
   name: string
+  /** Runtime of the function, when several have one of this name. */
   runtime?: RuntimeName | null
+  /** Version of the function; the one without a version by default. */
   version?: string | null
+  /** By default `GET` when the function allows it, else the first method that it allows. */
   method?: Method
   /** One of the function's routes; by default the first one that allows the method. */
   route?: string | null
+  /** Values for the params of the route. */
   params?: Readonly<Record<string, string | number | boolean>>
   query?: Readonly<Record<string, unknown>>
   headers?: Readonly<Record<string, string>>
-  /** Text, or a JSON value that becomes its text; bytes in base64 as `body_base64`. */
+  /** Text, or a value that is sent as JSON. */
   body?: unknown
+  /** Bytes in base64, instead of `body`. */
   body_base64?: string
-  /** Given beside `body_base64`, as in records of results. */
+  /** Accepted together with `body_base64`, as results have both. */
   is_base64?: boolean
   /** Becomes `event.context.user`. */
   context?: Readonly<Record<string, unknown>> | null
+  /** Maximum number of runs; 1 by default. */
   max_attempts?: number
+  /** Delay before the first retry; 1000 by default. */
   retry_delay_ms?: number
-  /** Factor from one delay to the next. */
+  /** Factor from one delay to the next; 1 by default. */
   backoff?: number
   /** Milliseconds before the first attempt. */
   delay_ms?: number
-  /** Gets a POST when the job has finished. */
+  /** URL that receives a POST request when the job has finished. */
   callback_url?: string | null
 }
 

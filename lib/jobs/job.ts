@@ -179,6 +179,7 @@ function retryDelay({ attempt, retry }: Job): number {
   return backoffDelay(attempt - 1, { first: retry.delayMs, factor: retry.backoff, max: MAX_JOB_DELAY_MS })
 }
 
+/** A job, as `gateway.jobs` and `GET /_fn/jobs/<id>` return it. */
 export type JobRecord = ReturnType<typeof toJobRecord>
 
 /** A job as the API shows it: times in milliseconds since the epoch. */

@@ -70,7 +70,7 @@ export interface JobListOptions {
   fn?: string | null
 }
 
-/** Jobs as a program that embeds a gateway sees them. */
+/** Background jobs of a gateway. Methods throw a `GatewayError`, also while jobs cannot be stored. */
 export type GatewayJobs = Pick<Jobs, 'create' | 'get' | 'list' | 'input' | 'retry' | 'cancel' | 'result' | 'counts'>
 
 /** Jobs as a gateway holds them, wherever they are kept. */

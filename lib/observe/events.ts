@@ -34,6 +34,7 @@ export interface RequestRecord {
   note?: string
 }
 
+/** The tree was read, at the start or again. */
 export interface ReloadRecord {
   time: number
   /** `watch`, `api` or `start`. */
@@ -113,10 +114,14 @@ interface GatewayEventMap {
   job: JobEventRecord
 }
 
+/** Events of `gateway.on()`. */
 export type EventName = keyof GatewayEventMap
 export const EVENT_NAMES: readonly EventName[] = ['request', 'reload', 'warning', 'log', 'build', 'schedule', 'job']
 
-/** @param line - the access line of a `request`, valid during the call only; null when none was written, and for other events */
+/**
+ * A listener to an event. The record of `warning` is a `Warning`, that of each other event has the event's name.
+ * @param line - the access log line of a `request`, valid only during the call; null when none was written, and for other events
+ */
 export type Listener<Name extends EventName> = (record: GatewayEventMap[Name], line: WrittenLine | null) => void
 
 /**

@@ -31,27 +31,33 @@ import { DaemonServer, endWith, type Peer } from './daemon-server.ts'
 import { GatewayRelay } from './gateway-relay.ts'
 import { PathMap, WorkerRelay } from './worker-relay.ts'
 
+/** Options of `startRemoteDaemon`. */
 export interface RemoteDaemonOptions extends Omit<GatewayOptions, 'runtimes' | 'beforeStart' | 'inspect'> {
+  /** The runtime; Lua runs in the gateway itself. */
   runtime: Exclude<RuntimeName, 'lua'>
-  /** `unix:/path` or `tcp://host:port`. */
+  /** Address to listen on: `unix:/path` or `tcp://host:port`. */
   listen: string
-  /** Files in PEM; null: no TLS. */
+  /** Paths of PEM files; without them no TLS. */
   tls?: { certFile: string; keyFile: string } | null
+  /** Receives the log records of the daemon and its functions. */
   onLog(record: LogRecord): void
 }
 
+/** A running daemon for gateways on other machines. */
 export interface RemoteDaemon {
-  /** As it belongs into `FN_RUNTIME_SOCKETS`. */
+  /** Its address, for `FN_RUNTIME_SOCKETS` of the gateways. */
   readonly uri: string
+  /** The settings in force. */
   readonly settings: Settings
+  /** Stops the daemon and its workers. */
   close(): Promise<void>
 }
 
-/** Why a daemon does not start, in words for people. */
+/** Thrown when a daemon does not start; the message says why. */
 export class RemoteDaemonError extends Error {}
 
 /**
- * Starts the daemon process, then listens.
+ * Starts the daemon of one runtime for gateways on other machines, then listens.
  * @throws RemoteDaemonError, SettingsError
  */
 export async function startRemoteDaemon(options: RemoteDaemonOptions): Promise<RemoteDaemon> {
