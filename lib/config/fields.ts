@@ -28,7 +28,7 @@ export interface Field<T> {
 interface Common {
   description?: string
   aliases?: readonly string[]
-  /** How to mend a wrong value. */
+  /** How to fix a wrong value. */
   hint?: string
 }
 
@@ -423,7 +423,7 @@ export interface Finding {
   /** The value and its type as shown to people, such as `"four" (string)`. */
   value: string
   message: string
-  /** How to mend it. */
+  /** How to fix it. */
   hint: string
 }
 

@@ -20,7 +20,9 @@ export function createUiStateEndpoints(
 ): readonly Endpoint[] {
   // A client behind a load balancer does not know which gateway it has changed.
   const scope =
-    gateway === null ? [] : [`the switches apply to gateway ${gateway} only, the others of the fleet keep theirs`]
+    gateway === null
+      ? []
+      : [`the switches apply to gateway ${gateway} only; the other gateways of the fleet keep theirs`]
   const change = async (request: ControlRequest): Promise<ControlReply> => {
     const changes: Record<string, boolean> = {}
     const warnings: string[] = []

@@ -7,7 +7,7 @@ import { startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
 t.setTimeout(280_000)
 
 t.test(
-  '[console/fleet.1, console/fleet.2, console/fleet.4] two gateways, a rollout, and a gateway that leaves',
+  '[console/fleet.1, console/fleet.2, console/fleet.4, console/settings.3] two gateways, a rollout, and a gateway that leaves',
   { skip: noBrowser || WITHOUT_REDIS },
   async t => {
     const redis = await startRedis(t)
@@ -36,6 +36,13 @@ t.test(
       t.match(far, address)
       t.match(far, /\d+\.\d\d of \d+/)
       await checkLooks(t, page, 'fleet')
+      const [, id] = /served by (\S+)\. /.exec(await page.getByRole('region', { name: 'State' }).innerText())!
+      await page.getByRole('link', { name: 'Settings', exact: true }).click()
+      const switches = page.getByRole('region', { name: 'Switches' })
+      await switches.getByText(`These are the switches of gateway ${id}. The other`).waitFor()
+      await switches.getByRole('button', { name: 'Reset to settings' }).click()
+      await switches.getByText(`the switches apply to gateway ${id} only`).waitFor()
+      await page.getByRole('link', { name: 'Fleet', exact: true }).click()
       await other.close()
       await page.getByText(/^(1 gateway: 1 ready|2 gateways: 1 (ready|gone), 1 (ready|gone))/).waitFor()
       await page.getByRole('region', { name: 'Rollout' }).waitFor({ state: 'detached' })
