@@ -95,7 +95,9 @@ function toFleetRecord(fleet: ControlContext['fleet'], wallMs: number, details: 
     id,
     store: problem === null ? 'up' : 'down',
     ...(details && problem !== null && { problem }),
-    ...{ release, rollout: releases.length > 1, releases },
+    release,
+    rollout: releases.length > 1,
+    releases,
     gateways: members.map(one => ({
       id: one.id,
       ...(details && { host: one.host, pid: one.pid, addresses: one.addresses }),
