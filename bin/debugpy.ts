@@ -17,7 +17,7 @@ interface DebugpyOptions {
   /** Full path of the interpreter. */
   python: string
   env: Readonly<Record<string, string | undefined>>
-  /** Tells what takes long. */
+  /** Reports a step that takes long. */
   note(text: string): void
 }
 
@@ -55,7 +55,7 @@ export async function findDebugpy({ python, env, note }: DebugpyOptions): Promis
   return folder
 }
 
-/** False for one that somebody else could have made: what is in it runs. */
+/** False for a folder that another user could have created, because its code is run. */
 function isOwnFolder(folder: string): boolean {
   const stats = lstatSync(folder, { throwIfNoEntry: false })
   return stats?.isDirectory() === true && (process.getuid === undefined || stats.uid === process.getuid())

@@ -162,7 +162,7 @@ function runProcess(
   return new Promise(resolve => {
     const colour =
       (isJson ? output.style : output.styleResult)('bold', '') === '' ? { NO_COLOR: '1' } : { FORCE_COLOR: '1' }
-    // A group of its own: runners start a process for each file, and one signal ends them all.
+    // A separate process group: runners start a process for each file, and one signal ends them all.
     const stdio = ['ignore', 'pipe', 'pipe'] as ['ignore', 'pipe', 'pipe']
     const child = spawn(command, args, { cwd, env: { ...colour, ...env }, stdio, detached: true })
     const lines: string[] = []

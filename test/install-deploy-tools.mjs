@@ -1,5 +1,5 @@
 /**
- * Installs what `npm run test:deploy` checks the examples of deployments with: fixed versions, in a folder of their own. It needs Python, Go
+ * Installs what `npm run test:deploy` checks the examples of deployments with: fixed versions, in a separate folder. It needs Python, Go
  * and several minutes, so the tests of the default suite are skipped where a tool is missing.
  */
 

@@ -1,7 +1,7 @@
 /**
  * Tests that also run in another version of Node, because versions differ there: Node and TypeScript handlers, HTTP, daemons and
  * V8 flags. test/package.test.ts runs the installed program and an embedding program in both versions. The program is fetched from
- * the package registry once; where that is not possible, the reason is told.
+ * the package registry once; where that is not possible, the reason is printed.
  */
 
 import { execFile } from 'node:child_process'

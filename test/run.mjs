@@ -118,7 +118,7 @@ function run({ file, beside = [], program = process.execPath, version = null, en
       cwd: root,
       detached: true,
       // tap's own limit is 30 s a file, too short for one that builds Rust on a busy machine.
-      // Each root would fetch its crates anew: these tests have hundreds of roots. Go's own cache may hold gigabytes of other programs, and
+      // Each root would fetch its crates again: these tests have hundreds of roots. Go's own cache may hold gigabytes of other programs, and
       // tests of isolation copy it.
       env: {
         CARGO_HOME: join(homedir(), '.cargo'),

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Unpacks Xdebug for tests into a folder of its own: installed for the whole machine it would slow every PHP process. Debian and Ubuntu only; without it those tests say so and are left out.
+# Unpacks Xdebug for tests into a separate folder: installed for the whole machine it would slow every PHP process. Debian and Ubuntu only; without it those tests say so and are left out.
 set -eu
 cd "$(dirname "$0")/.."
 folder=node_modules/.cache/fngw-xdebug

@@ -121,7 +121,7 @@ function Gateways({ fleet }: { fleet: Fleet }) {
         </p>
         <p class="quiet">
           This page is served by <span class="mono">{fleet.id}</span>. Schedules run on{' '}
-          {leaders.length === 0 ? 'no gateway at the moment' : <span class="mono">{leaders.join(', ')}</span>}.
+          {leaders.length === 0 ? 'no gateway' : <span class="mono">{leaders.join(', ')}</span>}.
         </p>
       </section>
       {fleet.rollout && <Rollout fleet={fleet} total={live.length} />}

@@ -1,6 +1,6 @@
 /**
- * What the console keeps of its users: sessions, failed logins, and its saved state. A gateway by itself has them in memory and below its
- * functions root; the gateways of a fleet share them. Spec: page control/console-store.
+ * Sessions, failed logins and the saved state of the console. A single gateway keeps them in memory and below its functions root; the
+ * gateways of a fleet share them. Spec: page control/console-store.
  */
 
 import { isUtf8 } from 'node:buffer'

@@ -122,7 +122,7 @@ export class Sessions {
   /**
    * Ties a session to the credentials that began it: it ends when they change, and who can write to the store but does not know them
    * cannot make one. The id is not in the store, so a proof does not help to guess a token either.
-   * @returns null where nobody can log in so
+   * @returns null where this login is not configured
    */
   #prove(id: string, session: Session): string | null {
     const { adminToken, consoleLoginUsername, consoleLoginPasswordHash } = this.#settings

@@ -28,7 +28,7 @@ export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
 
-/** A text of at most so many characters, and a mark where more were. */
+/** Cuts a text to a number of characters and marks the cut. */
 export function cutText(text: string, chars: number): string {
   return text.length <= chars ? text : `${text.slice(0, chars)}...`
 }

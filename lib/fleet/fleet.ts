@@ -146,7 +146,7 @@ export class Fleet {
     return holder === null || holder === this.id ? null : this.#runs.ask(holder, key, timeoutMs)
   }
 
-  /** Tells the others that the tree was changed, which this gateway has in force. Resolves when they have it too, or after 5 s. */
+  /** Announces a change of the tree that is in force here to the other gateways. Resolves when it is in force there too, or after 5 s. */
   async announceChange(): Promise<ChangeReach> {
     await this.#adopting
     return this.#members.announce()

@@ -113,7 +113,7 @@ export interface ChangeReach {
   in_force: number
   /** Ids of the others. */
   missing: string[]
-  /** Why the others were not told yet. */
+  /** Why the change is not announced yet. */
   problem?: string
 }
 
@@ -121,7 +121,7 @@ export class Members {
   readonly #options: MembersOptions
   readonly #timer: Timer
   #known: { at: number; members: Member[] } = { at: 0, members: [] }
-  /** Since when the release of this gateway runs: a store that was away or has lost it is told. */
+  /** Since when the release of this gateway runs: reported again to a store that lost it. */
   #own: { release: string; since: string } | null = null
   /** Number of the last change in the store, of the one in force here, and of the last one that was tried. */
   #change = 0
@@ -129,7 +129,7 @@ export class Members {
   #tried: number | null = null
   #isFollowing = false
   /** A change was made while the store was away. */
-  #isUntold = false
+  #isUnannounced = false
   readonly #gather: Timer
   /** Called after each exchange. */
   readonly #watchers = new Set<() => void>()
@@ -169,11 +169,11 @@ export class Members {
     if (this.#isStarted && !this.#isClosed) await this.#exchange(this.#options.report()).catch(() => {})
   }
 
-  /** Tells the others that the tree was changed, and has been read here. Resolves when all have it in force, or after CHANGE_MS. */
+  /** Announces a change of the tree that is in force here. Resolves when it is in force at all gateways, or after CHANGE_MS. */
   async announce(): Promise<ChangeReach> {
-    this.#isUntold = true
+    this.#isUnannounced = true
     try {
-      await this.#tell()
+      await this.#publishChange()
     } catch (error) {
       return { ...this.#reachOf(Infinity), problem: (error as Error).message }
     }
@@ -256,16 +256,16 @@ export class Members {
     if (own !== undefined && report !== null) this.#own = { release, since: String(own.releaseSince) }
     this.#change = toNumber(change)
     if (report === null) return
-    if (this.#isUntold) await this.#tell()
+    if (this.#isUnannounced) await this.#publishChange()
     if (this.#change !== this.#inForce && this.#change !== this.#tried) void this.#follow()
     for (const check of [...this.#watchers]) check()
   }
 
-  async #tell(): Promise<void> {
+  async #publishChange(): Promise<void> {
     const { store, id } = this.#options
     const scripts = store.redis as unknown as Scripts
     const [before, change] = await store.ask(() => scripts.fngwChange(1, store.key('change'), this.#channel, id))
-    this.#isUntold = false
+    this.#isUnannounced = false
     this.#change = toNumber(change)
     // Otherwise a change of another gateway may have come after the tree was read here.
     if (toNumber(before) === this.#inForce) this.#inForce = this.#change
@@ -311,7 +311,7 @@ export class Members {
   }
 }
 
-/** Of what the store has: nothing, or what somebody wrote there, is 0. */
+/** A number in the store; 0 when it is missing or not a number. */
 function toNumber(text: string | null): number {
   return Number(text) || 0
 }

@@ -73,7 +73,7 @@ const BROKEN: ReadonlySet<string> = new Set([
   'UNREADABLE_FILE',
 ])
 
-/** Warnings that are checks of their own. */
+/** Warnings that have separate checks. */
 const OWN_CHECKS: ReadonlySet<string> = new Set(['RUNTIME_MISSING', 'STORE_EVICTS', 'STORE_NOT_PERSISTENT'])
 
 /** @param fix - of a warning or an error */
@@ -107,7 +107,7 @@ export async function examine(gateway: Examined, loads: boolean): Promise<Doctor
   ]
 }
 
-/** The server of a fleet, over a connection of its own: `fngw doctor` runs before the gateway, and beside it. */
+/** The server of a fleet, over a separate connection: `fngw doctor` runs without a gateway. */
 async function checkStore({ storeUrl, storePrefix }: Settings): Promise<DoctorCheck[]> {
   if (storeUrl === null) return []
   const id = 'store.reachable'

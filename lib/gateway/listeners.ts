@@ -31,7 +31,7 @@ export interface ListenAddress {
 export interface HandedSockets {
   /** For public requests. */
   readonly public: readonly number[]
-  /** For the control plane; null without a socket of its own. */
+  /** For the control plane; null without a separate socket. */
   readonly control: number | null
 }
 

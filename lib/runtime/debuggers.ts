@@ -56,7 +56,7 @@ const MAX_PROXIES_AHEAD = 20
 /** Requests that were paused and whose access line was not written yet: those of jobs and schedules have none. */
 const MAX_PAUSED = 1000
 
-/** What an editor is told by the debugger of each language when code stops, and when it goes on. */
+/** Messages of each language's debugger to the editor when code stops (group 1) and when it continues. */
 const STOPS: Readonly<Record<DebuggedRuntime, RegExp>> = {
   node: /("method":"Debugger\.paused")|"method":"Debugger\.resumed"/g,
   python: /("event": ?"stopped")|"event": ?"continued"|"command": ?"(?:continue|next|stepIn|stepOut|disconnect)"/g,
@@ -312,7 +312,7 @@ export class Debuggers {
 
   #toEditor(debugged: Socket, head: string, worker: Worker, port: number): void {
     const editor = connect(port, HOST)
-    // Nobody listens there: the function runs without a debugger.
+    // No editor listens: the function runs without a debugger.
     editor.once('error', () => debugged.destroy())
     editor.once('connect', () => {
       editor.write(Buffer.from(head, 'latin1'))
@@ -484,7 +484,7 @@ class InspectorProxy extends DebugProxy {
   }
 }
 
-/** False where a name of somebody else leads to this machine, so that pages of theirs would read the answer. */
+/** False for a foreign host name that resolves to this machine (DNS rebinding): its pages could read the response. */
 function isLocal({ headers: { host = '' } }: IncomingMessage): boolean {
   return LOCAL_HOST.test(host)
 }

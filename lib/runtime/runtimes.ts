@@ -248,7 +248,7 @@ export class Runtimes {
       // Other processes of the gateway connect to their workers themselves, and a function's user is known too late.
       flushFrames: gatewayWorkers === 1 ? FLUSH_FRAMES.alone : FLUSH_FRAMES.besideOthers,
       takesReady: isOwn && users === null && gatewayWorkers === 1,
-      // Where its debugger is has to be told before it loads.
+      // A debugged worker must report its debugger before it loads.
       startsEarly: isOwn && name === 'node' && !this.#isDebugged(name),
       onLog: (key, stream, text) => {
         const fn = this.#functions.get(key)

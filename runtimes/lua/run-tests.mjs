@@ -1,5 +1,5 @@
 /**
- * Runs the global functions `test_...` of Lua test files, each in a state of its own with the limits of the function. A test fails
+ * Runs the global functions `test_...` of Lua test files, each in a separate state with the limits of the function. A test fails
  * when it raises an error, as `assert` does. Page: bin/test.
  * Usage: node run-tests.mjs '{"report": ..., "root": ..., "dir": ..., "files": [...], "keys": [...], "timeoutMs": ..., "memoryMb": ...}'
  */

@@ -60,7 +60,7 @@ def run(listener, socket_path, memory_mb, gateway, is_ahead):
 
 
 def announce_debugger(conn, debug):
-    """Tells the gateway where a debugger gets in, before the function is loaded. Raises LoadError, OSError."""
+    """Reports the address of the debugger to the gateway before the function is loaded. Raises LoadError, OSError."""
     from .debugger import open_debugger
 
     opened = {'port': open_debugger(debug.get('path'))}

@@ -151,7 +151,7 @@ async function commandsOf(redis: Redis, work: () => Promise<unknown>): Promise<M
   return counts
 }
 
-/** Public requests at a fixed rate, until told to stop. @returns p50 and p99, ms */
+/** Public requests at a fixed rate, until stopped. @returns p50 and p99, ms */
 function probe(url: string): () => Promise<{ p50: number; p99: number; failures: number }> {
   const times: number[] = []
   const going = new Set<Promise<void>>()

@@ -9,7 +9,7 @@ import { DocSession } from './session.ts'
 /** A first build of a Rust function takes eight seconds of a processor: the suite builds those of one page. */
 const BUILDS_ALL_RUST = process.env.FNGW_TEST_RUST_TABS === '1'
 
-/** Follows a page in a folder of its own. */
+/** Follows a page in a temporary folder. */
 export async function followPage(t: Test, page: string): Promise<void> {
   const session = new DocSession()
   t.teardown(() => session.end())

@@ -57,7 +57,7 @@ export class DocSession {
 
   /**
    * @param app - a folder of the checkout that becomes the folder of the page
-   * @param languages - of the tabs of the page; each has the page's functions in a folder of its own, below one gateway
+   * @param languages - of the tabs of the page; each has the page's functions in a separate folder, below one gateway
    */
   constructor({ app, languages = [] }: { app?: string; languages?: readonly string[] } = {}) {
     if (app !== undefined) cpSync(join(PROJECT, app), this.#folder, { recursive: true })

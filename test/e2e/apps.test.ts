@@ -33,7 +33,7 @@ interface Answer {
   body: unknown
 }
 
-/** Follows the README of an application that runs in a folder of its own. The gateway runs until the test ends. */
+/** Follows the README of an application in a temporary folder. The gateway runs until the test ends. */
 async function followReadme(t: Test, name: string): Promise<App> {
   const session = new DocSession({ app: `${APPS}/${name}` })
   t.teardown(() => session.end())

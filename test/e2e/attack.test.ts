@@ -10,7 +10,7 @@ import { hasOpenssl } from '../helpers/remote-bed.ts'
 
 const product = buildProduct()
 t.teardown(product.cleanup)
-// For those behind the first one, which mostly wait for gateways of their own.
+// For the tests behind the first one, which mostly wait for their gateways.
 t.jobs = 2
 
 t.test('[reliability.8] attacks break nothing', async t => {

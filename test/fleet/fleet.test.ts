@@ -132,7 +132,7 @@ t.test('[fleet/fleet.2] gateways of a fleet', { skip: WITHOUT_REDIS }, async t =
     t.same(await hello(d), { trigger: null })
     const put = (code: string) => askAsAdmin(c, 'PUT', '/_fn/function-code?name=hello', { code })
     const changed = await put('exports.handler = () => ({ now: 1 })')
-    // The gateway b has a tree of its own, without the change.
+    // Gateway b has another tree, without the change.
     t.match(changed, { status: 200, body: { fleet: { gateways: 4, in_force: 3, missing: [await idOf(b)] } } })
     t.same([await hello(d), await hello(a)], [{ now: 1 }, { now: 1 }])
     t.match(await askAsAdmin(d, 'POST', '/_fn/function?name=more&runtime=node', {}), {

@@ -194,7 +194,7 @@ t.test('[fleet/members.1] members of a fleet', { skip: WITHOUT_REDIS }, async t 
   })
 
   await t.test(
-    '[fleet/members.8] a gateway that missed the message, and a change that could not be told, are made up for',
+    '[fleet/members.8] a gateway that missed the message, and a change that could not be announced, are made up for',
     async t => {
       const one = await member(t, redis, 'one', {}, 'l')
       const two = await member(t, redis, 'two', {}, 'l')

@@ -69,31 +69,28 @@ t.test('[fleet/run-requests.1] runs at another gateway', { skip: WITHOUT_REDIS }
     t.equal(asking.clock.pending, 0, 'no timer stays')
   })
 
-  await t.test(
-    '[fleet/run-requests.3] messages that are no requests, and replies nobody waits for, do nothing',
-    async t => {
-      const other = await gateway(t, redis, 'strict')
-      const keys: string[] = []
-      await other.serve(async key => {
-        keys.push(key)
-        return { key }
-      })
-      const send = (message: unknown) =>
-        asking.store.redis.publish(
-          asking.store.key('to', 'strict'),
-          typeof message === 'string' ? message : JSON.stringify(message),
-        )
-      for (const message of ['', '{', '[]', '7', {}, { run: 'a', from: 'x' }, { request: 5, run: 'a', from: 'x' }])
-        await send(message)
-      for (const message of [
-        { request: 'r', run: {}, from: 'x' },
-        { request: 'r', run: 'a' },
-        { request: 'r', reply: {} },
-      ])
-        await send(message)
-      await send({ request: 'r', error: { code: 'toString', message: 5 } })
-      t.same(await asking.runs.ask('strict', 'last', 1000), { key: 'last' })
-      t.same(keys, ['last'])
-    },
-  )
+  await t.test('[fleet/run-requests.3] other messages, and replies without a waiting request, do nothing', async t => {
+    const other = await gateway(t, redis, 'strict')
+    const keys: string[] = []
+    await other.serve(async key => {
+      keys.push(key)
+      return { key }
+    })
+    const send = (message: unknown) =>
+      asking.store.redis.publish(
+        asking.store.key('to', 'strict'),
+        typeof message === 'string' ? message : JSON.stringify(message),
+      )
+    for (const message of ['', '{', '[]', '7', {}, { run: 'a', from: 'x' }, { request: 5, run: 'a', from: 'x' }])
+      await send(message)
+    for (const message of [
+      { request: 'r', run: {}, from: 'x' },
+      { request: 'r', run: 'a' },
+      { request: 'r', reply: {} },
+    ])
+      await send(message)
+    await send({ request: 'r', error: { code: 'toString', message: 5 } })
+    t.same(await asking.runs.ask('strict', 'last', 1000), { key: 'last' })
+    t.same(keys, ['last'])
+  })
 })

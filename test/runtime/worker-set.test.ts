@@ -893,7 +893,7 @@ t.test('[runtime/worker-set.20] a call whose handler must end is at its deadline
 })
 
 t.test(
-  '[runtime/debuggers.3] while a debugger is attached no call is late, no worker idles out and none is added; afterwards time begins anew',
+  '[runtime/debuggers.3] while a debugger is attached no call is late, no worker idles out and none is added; afterwards the timeout starts again',
   async t => {
     let isDebugged = true
     const { all, call, clock } = bed({ isDebugged: () => isDebugged, timeoutMs: 100, idleTtlMs: 1000 })

@@ -2,7 +2,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { FnEvent } from 'fngw'
 
-/** Older requests are refused: whoever recorded one cannot send it again later. */
+/** Older requests are refused, so that a recorded request cannot be replayed later. */
 const TOLERANCE_S = 300
 
 type Env = FnEvent['env']
