@@ -74,7 +74,7 @@ export async function runTests(
   }
 }
 
-/** What handlers print and why they fail is part of a test's story. */
+/** Shows the output and errors of handlers beside those of the tests. */
 function showLog(gateway: Gateway, output: Output): void {
   gateway.on('log', ({ level, message, fn }) => {
     if (level === 'debug' || (level === 'info' && fn === undefined)) return
@@ -182,7 +182,7 @@ function runProcess(
       resolve({ code, text: lines.join('\n'), problem })
     }
     child.once('error', error => end(null, `cannot run ${command}: ${error.message}`))
-    // What a test left running would hold the pipes open.
+    // Processes that a test left running would hold the pipes open.
     child.once('exit', kill)
     child.once('close', code => end(code, null))
   })

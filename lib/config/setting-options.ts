@@ -652,7 +652,7 @@ export const SETTING_OPTIONS = {
     }),
     storeRequired: setting('FN_STORE_REQUIRED', boolean(), {
       description:
-        '1: a gateway without its store is not ready. 0: it starts without it. Unset: it does not start without it, and stays ready when it goes away later.',
+        '1: a gateway without its store is not ready. 0: it starts without it. Unset: it does not start without it, and stays ready when the store becomes unavailable later.',
     }),
   }),
 }

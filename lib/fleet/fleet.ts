@@ -159,7 +159,7 @@ export class Fleet {
   }
 }
 
-/** What the gateway says of itself. */
+/** The report of a gateway about itself, without the fields that the fleet adds. */
 type OwnReport = Omit<MemberReport, 'version' | 'release' | 'leads'>
 type Bullmq = typeof import('bullmq')
 /** The release of a tree that is too large to be compared. */

@@ -145,10 +145,10 @@ export class Members {
     redis.defineCommand('fngwChange', { lua: CHANGE })
   }
 
-  /** What changes from now on is followed; called before the tree is read. Never rejects. */
+  /** Follows changes from now on; called before the tree is read. Never rejects. */
   async open(): Promise<void> {
     const { store, id } = this.#options
-    // What a message says is not used: it is a reason to look into the store.
+    // The content of a message is not used: it is only a reason to read the store.
     const onMessage = (from: string): void => {
       if (from !== id && !this.#isClosed && !this.#gather.isSet) this.#gather.set(GATHER_MS, () => void this.report())
     }

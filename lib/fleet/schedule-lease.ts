@@ -154,7 +154,7 @@ export class ScheduleLease implements ScheduleStore {
       this.#renewLater()
       const [newest, old] = [await this.#read('schedules'), await this.#read('schedules', 'old')]
       this.#elsewhere = new Set(role === 'older' ? newest.keys() : [])
-      // What the newest release has not is what older ones had: after a step back it goes on from there.
+      // States that the newest release does not have are those of older ones: after a rollback it continues from there.
       return { states: role === 'older' ? old : new Map([...old, ...newest]), elsewhere: this.#elsewhere, warnings: [] }
     } catch (error) {
       this.#lease = null

@@ -63,7 +63,7 @@ export interface GatewayOptions extends SettingsInput {
   beforeStart?: (gateway: Pick<Gateway, 'settings' | 'listen' | 'on'>) => Promise<void>
 }
 
-/** What responds besides the routes: the control plane, a document, a home, a static file. */
+/** A responder other than a route: the control plane, a document, a home, a static file. */
 export interface BesideRoutes {
   kind: 'control' | 'document' | 'home' | 'asset'
   text: string

@@ -57,7 +57,7 @@ export interface TestProblem {
   problem: string
 }
 
-/** What tests are found and planned from. */
+/** The parts of the gateway from which tests are found and planned. */
 interface Tested {
   settings: Settings
   hostEnv: HostEnv
@@ -179,7 +179,7 @@ async function planGroup(group: Group, tested: Tested, request: TestRequest): Pr
   }
 }
 
-/** What a worker of the function sees of the host, the function's own variables, and the address of the gateway. */
+/** The host variables that a worker of the function gets, the function's own variables, and the address of the gateway. */
 function toEnv({ runtime, fn }: Group, { hostEnv }: Tested, { url }: TestRequest): Record<string, string> {
   const isBuilt = runtime === 'go' || runtime === 'rust'
   const own = Object.entries(fn?.env ?? NO_ENV).map(([key, { value }]) => [key, value])
@@ -346,7 +346,7 @@ function toXml(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;')
 }
 
-// What runners report.
+// Reports of the runners.
 
 function readCounts(report: string): TestCounts | null {
   return orNull(() => JSON.parse(readFileSync(report, 'utf8')) as TestCounts)

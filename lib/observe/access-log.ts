@@ -106,7 +106,7 @@ export class AccessLogFormat {
   }
 }
 
-/** What the line of a request says whose time is not that of its handler. */
+/** Note in the line of a request that a debugger stopped. */
 export const PAUSED_NOTE = 'paused by debugger'
 
 /** Lines of requests that a debugger paused. */
