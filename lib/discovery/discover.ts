@@ -131,6 +131,7 @@ class Walk {
       inside = node.dirs.length === 0 ? null : this.#surroundingsIn(visit)
       for (const dir of node.dirs) outcome.add(this.#outcomeOf(dir, inside!, maker, visit))
     }
+    outcome.close()
     this.#known.set(node, { surroundings, inside, outcome })
     return outcome
   }

@@ -240,10 +240,10 @@ type ClaimRequest = Omit<Claim, 'pattern' | 'hosts'> & { route: string }
  */
 export class Contribution {
   /** From folders and file names. */
-  readonly functions: FunctionVersion[] = []
+  functions: FunctionVersion[] = []
   /** From `fn.routes.json`; they may be functions already. */
   readonly targets: FunctionVersion[] = []
-  readonly claims: Claim[] = []
+  claims: Claim[] = []
   readonly homes: HomeAction[] = []
   readonly warnings: Warning[] = []
   readonly ignored: IgnoredPath[] = []
@@ -270,6 +270,12 @@ export class Contribution {
     }
     this.claims.push(outcome)
     return true
+  }
+
+  /** Nothing is added from now on: gives back the room for sixteen more that a list keeps after its first push. */
+  close(): void {
+    this.functions = this.functions.slice()
+    this.claims = this.claims.slice()
   }
 
   ignore(path: string, reason: string): void {

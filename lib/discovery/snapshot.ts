@@ -315,7 +315,9 @@ export class SnapshotReader {
       if (isConfig && problems.length > known) unreadable.add(name)
     }
     const texts = this.#texts(ownPath, files, unreadable, before, problems)
-    return { name: ownName, path: ownPath, realPath, files, otherFiles, dirs, texts, problems, skipped: null }
+    // Copies, because a list that grew by push keeps room for sixteen more.
+    const lists = { files: files.slice(), otherFiles: otherFiles.slice(), dirs: dirs.slice() }
+    return { name: ownName, path: ownPath, realPath, ...lists, texts, problems, skipped: null }
   }
 
   *#kid(parent: Place, name: string, realPath: string, before: DirNode | null): Generator<void, DirNode> {

@@ -120,7 +120,7 @@ function settleLone(entries: readonly RouteEntry[]): Settlement {
   const entry = entries[0]!
   const owner = makeOwner(entry, NONE, null)
   const owners = METHODS.map(method => (entry.claim.methods.includes(method) ? owner : null))
-  return new Settlement(entries, owners, NONE, NONE, NONE_BARRED)
+  return new Settlement([entry], owners, NONE, NONE, NONE_BARRED)
 }
 
 /** @param entries - strongest first */
