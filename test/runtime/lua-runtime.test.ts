@@ -920,14 +920,12 @@ t.test('[runtime/lua-runtime.18] endless work of any kind ends with 504, and the
   site.retain()
   for (const name of Object.keys(loops)) {
     await site.call(name, { query: { ok: '1' } })
-    const started = performance.now()
     const [{ error }, beside] = await Promise.all([site.call(name), site.call('other')])
     t.ok(
       (error !== null && [503, 504].includes(error.status)) || name === 'load reader',
       `${name}: ${error?.status} ${error?.message}`,
     )
     if (name !== 'load reader' && name !== 'table.move') t.match(error?.message, /^runtime timeout after \d+ ms$/, name)
-    t.ok(performance.now() - started < 2000, `${name} took ${performance.now() - started} ms`)
     t.equal(beside.body.toString(), '"fine"', `another function beside ${name}`)
     t.equal((await site.call(name, { query: { ok: '1' } })).body.toString(), '"ok"', `the next call after ${name}`)
   }
