@@ -6,9 +6,6 @@ import { type DocBlock, readDocBlocks } from './blocks.ts'
 import { readPage } from './pages.ts'
 import { DocSession } from './session.ts'
 
-/** A first build of a Rust function takes eight seconds of a processor: the suite builds those of one page. */
-const BUILDS_ALL_RUST = process.env.FNGW_TEST_RUST_TABS === '1'
-
 /** Follows a page in a temporary folder. */
 export async function followPage(t: Test, page: string): Promise<void> {
   const session = new DocSession()
@@ -24,20 +21,16 @@ export function followTabs(t: Test, pages: readonly string[]): void {
   const languages = new Set(tabs.map(({ language }) => language).filter(language => !isMissing(language)))
   const session = new DocSession({ languages: [...languages] })
   t.teardown(() => session.end())
-  for (const [i, page] of pages.entries()) {
-    const isRustBuilt = i === 0 || BUILDS_ALL_RUST
+  for (const page of pages)
     t.test(`[docs.1, docs.2, docs.15] ${page} does what it says, in each language of its tabs`, t =>
-      followBlocks(t, page, session, isRustBuilt),
+      followBlocks(t, page, session),
     )
-  }
 }
 
-async function followBlocks(t: Test, page: string, session: DocSession, isRustBuilt = true): Promise<void> {
+async function followBlocks(t: Test, page: string, session: DocSession): Promise<void> {
   const blocks: DocBlock[] = readDocBlocks(readPage(page))
   t.ok(blocks.length > 0)
-  for (const each of blocks) {
-    const isRead = each.isTab && each.language === 'rust' && !isRustBuilt
-    const block = isRead ? { ...each, marker: 'not run: FNGW_TEST_RUST_TABS=1 builds it' } : each
+  for (const block of blocks) {
     const { failure, notRun } = await session.follow(block)
     if (failure !== undefined) t.fail(`${page}:${block.line}\n${failure}`)
     else t.pass(`${page}:${block.line}`)

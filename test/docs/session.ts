@@ -79,7 +79,7 @@ export class DocSession {
   async follow(block: DocBlock): Promise<DocResult> {
     const [kind, value] = splitMarker(block.marker)
     const check = findCheck(block.language)
-    if (check === null) return { failure: `nobody reads the language "${block.language}": see doc-checks` }
+    if (check === null) return { failure: `nobody reads the language "${block.language}": see test/docs/checks.ts` }
     const fault = check(block.text)
     if (fault !== null) return { failure: fault }
     if (kind === 'not run') return { notRun: value }
