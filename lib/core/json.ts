@@ -13,6 +13,15 @@ export function parseObject(text: string | null): Record<string, unknown> | null
   return isObject(value) ? value : null
 }
 
+/** True for a value that a reader can use. */
+export type Check = (value: unknown) => boolean
+
+/** Checks an object by its fields; it may have others. */
+export function hasShape(fields: Readonly<Record<string, Check>>): Check {
+  const checks = Object.entries(fields)
+  return value => isObject(value) && checks.every(([name, check]) => check(value[name]))
+}
+
 /** What JSON escapes: quote, backslash, controls; lone surrogates are left to JSON.stringify as well. */
 const NEEDS_ESCAPE = /["\\\u0000-\u001f\ud800-\udfff]/
 

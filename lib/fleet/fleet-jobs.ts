@@ -47,7 +47,7 @@ import {
 import type { JobListOptions, JobsOptions, JobsPart } from '../jobs/jobs.ts'
 import type { JobEventRecord } from '../observe/events.ts'
 import type { Store } from './fleet-store.ts'
-import { JobRecords, type Kept } from './job-records.ts'
+import { isJobEvent, JobRecords, type Kept } from './job-records.ts'
 
 const QUEUE = 'tickets'
 /** Milliseconds for which a ticket is held without renewal. Tickets that were not renewed are looked for twice as often. */
@@ -190,8 +190,8 @@ export class FleetJobs implements JobsPart {
       const ids = await this.#records.list(state, from, size)
       const kept = (await Promise.all(ids.map(id => this.#records.read(id)))).filter(one => one !== null)
       for (const one of kept) if (fn === null || one.request.name === fn) found.push(one)
-      if (ids.length < size || found.length > limit || kept.length === 0) break
-      from = kept.at(-1)!.job.seq
+      if (ids.length < size || found.length > limit) break
+      from = await this.#records.numberOf(ids.at(-1)!)
     }
     const page = found.slice(0, limit)
     const next = found.length > limit ? page.at(-1)!.job.seq : null
@@ -442,7 +442,7 @@ export class FleetJobs implements JobsPart {
   #receive(message: Partial<Message> | null): void {
     if (message === null || message.from === this.#options.id) return
     if (typeof message.cancel === 'string') this.#stop(message.cancel)
-    if (typeof message.job?.id === 'string') this.#options.onEvent(message.job)
+    if (isJobEvent(message.job)) this.#options.onEvent(message.job)
   }
 
   #stop(id: string): void {

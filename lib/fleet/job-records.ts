@@ -11,9 +11,18 @@
 import { randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { Redis } from 'ioredis'
-import { parseObject } from '../core/json.ts'
+import { type Check, hasShape, isObject, parseObject } from '../core/json.ts'
 import { KEPT_JOB_MS } from '../core/limits.ts'
-import { type Job, JOB_STATES, type JobPart, type JobRequest, type JobState, type PartWriter } from '../jobs/job.ts'
+import {
+  isJobId,
+  type Job,
+  JOB_STATES,
+  type JobPart,
+  type JobRequest,
+  type JobState,
+  type PartWriter,
+} from '../jobs/job.ts'
+import type { JobEventRecord } from '../observe/events.ts'
 import type { Store } from './fleet-store.ts'
 
 /** Bytes that are read from the store or written to it at once. */
@@ -127,15 +136,15 @@ export class JobRecords {
     return answer === 'known' ? { known: known! } : (answer as 'made' | 'full')
   }
 
-  /** @returns null when there is none */
+  /** @returns null when there is none, or it is damaged: nothing could run it */
   async read(id: string): Promise<Kept | null> {
-    const [job, request, step] = await this.#store.ask(redis =>
-      redis.hmget(this.#store.key('job', id), 'job', 'request', 'step'),
-    )
-    const [kept, asked] = [parseObject(job ?? ''), parseObject(request ?? '')]
-    // What is damaged is as good as gone: nothing could run it.
-    if (kept === null || asked === null) return null
-    return { job: kept as unknown as Job, request: asked as unknown as JobRequest, step: Number(step) }
+    const words = await this.#store.ask(redis => redis.hmget(this.#store.key('job', id), 'job', 'request', 'step'))
+    const [job, request] = [parseObject(words[0] ?? ''), parseObject(words[1] ?? '')]
+    const step = Number(words[2])
+    // Written otherwise, the number would never be the one that a script compares.
+    const isStep = Number.isSafeInteger(step) && String(step) === words[2]
+    if (!isJob(job) || job?.id !== id || !isRequest(request) || !isStep) return null
+    return { job: job as unknown as Job, request: request as unknown as JobRequest, step }
   }
 
   /**
@@ -257,3 +266,68 @@ export class JobRecords {
       yield await this.#store.ask(redis => redis.getrangeBuffer(key, at, at + PIECE_BYTES - 1))
   }
 }
+
+// Any program that reaches the store can write a record or an event, and one that is not whole must not harm the others.
+
+const isText: Check = value => typeof value === 'string'
+const isNumber: Check = value => Number.isFinite(value)
+const isFlag: Check = value => typeof value === 'boolean'
+const isState: Check = value => (JOB_STATES as readonly unknown[]).includes(value)
+const orNull =
+  (check: Check): Check =>
+  value =>
+    value === null || check(value)
+const isAttempt = hasShape({
+  startedAt: isNumber,
+  endedAt: orNull(isNumber),
+  status: orNull(isNumber),
+  error: orNull(isText),
+})
+const isTexts: Check = value => isObject(value) && Object.values(value).every(isText)
+const isUrl: Check = value => typeof value === 'string' && URL.canParse(value)
+
+const isJob = hasShape({
+  id: isText,
+  seq: isNumber,
+  key: isText,
+  state: isState,
+  attempt: isNumber,
+  attempts: value => Array.isArray(value) && value.every(isAttempt),
+  retry: hasShape({ maxAttempts: isNumber, delayMs: isNumber, backoff: isNumber }),
+  createdAt: isNumber,
+  updatedAt: isNumber,
+  dueAt: isNumber,
+  finishedAt: orNull(isNumber),
+  resultStatus: orNull(isNumber),
+  lastError: orNull(isText),
+  result: orNull(hasShape({ bytes: isNumber, isText: isFlag, truncated: isFlag, latencyMs: isNumber })),
+  callback: orNull(hasShape({ state: isText, attempts: isNumber, lastError: orNull(isText) })),
+  idempotency: orNull(hasShape({ key: isText, digest: isText })),
+} satisfies Record<keyof Job, Check>)
+
+const isRequest = hasShape({
+  runtime: isText,
+  name: isText,
+  version: orNull(isText),
+  method: isText,
+  routeTemplate: orNull(isText),
+  path: isText,
+  rawPath: isText,
+  params: isTexts,
+  query: isObject,
+  headers: isTexts,
+  context: orNull(isObject),
+  body: orNull(isText),
+  hasBodyPart: isFlag,
+  callbackUrl: orNull(isUrl),
+} satisfies Record<keyof JobRequest, Check>)
+
+export const isJobEvent = hasShape({
+  time: isNumber,
+  id: value => typeof value === 'string' && isJobId(value),
+  key: isText,
+  state: isState,
+  attempt: isNumber,
+  status: orNull(isNumber),
+  error: orNull(isText),
+} satisfies Record<keyof JobEventRecord, Check>) as (value: unknown) => value is JobEventRecord

@@ -17,13 +17,16 @@ const RELEASE_MS = 3_600_000
 /** Milliseconds in which the gateways take a change, and for which messages about changes are gathered. */
 const CHANGE_MS = 5000
 const GATHER_MS = 10
+/** Newest reports that are read, and bytes of one: a store with more of them must not hold up the gateways. */
+const MAX_REPORTS = 1000
+const MAX_REPORT_BYTES = 65_536
 /** Of a report: characters of one text, and addresses. */
 const MAX_CHARS = 300
 const MAX_ADDRESSES = 16
 
 /**
  * KEYS: reports, times, since when the release runs, number of the last change. ARGV: id, report or '' to leave, ms until one is forgotten, ms for which a release
- * is remembered, since when it runs if that is known. @returns now, reports, times, number of the last change
+ * is remembered, since when it runs if that is known, most reports, most bytes of one. @returns now, ids and times, reports, number of the last change
  */
 const REPORT = `
 local time = redis.call('TIME')
@@ -39,12 +42,17 @@ else
   redis.call('HSET', KEYS[1], ARGV[1], '{"releaseSince":' .. since .. ',' .. string.sub(ARGV[2], 2))
   redis.call('ZADD', KEYS[2], now, ARGV[1])
 end
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[3])) do
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[3], 'LIMIT', 0, ARGV[6])) do
   redis.call('HDEL', KEYS[1], id)
   redis.call('ZREM', KEYS[2], id)
 end
-local change = redis.call('GET', KEYS[4]) or '0'
-return {now, redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'), change}`
+local times = redis.call('ZREVRANGEBYSCORE', KEYS[2], now, '-inf', 'WITHSCORES', 'LIMIT', 0, ARGV[6])
+local reports = {}
+for i = 1, #times, 2 do
+  local isRead = redis.call('HSTRLEN', KEYS[1], times[i]) <= tonumber(ARGV[7])
+  reports[#reports + 1] = isRead and redis.call('HGET', KEYS[1], times[i]) or ''
+end
+return {now, times, reports, redis.call('GET', KEYS[4]) or '0'}`
 
 /** KEYS: number of the last change. ARGV: channel, id. A store that lost the number goes on with a greater one. @returns the one before, this one */
 const CHANGE = `
@@ -244,12 +252,12 @@ export class Members {
       store.key('release', release),
       store.key('change'),
     ]
-    const words = [id, text, FORGOTTEN_MS, RELEASE_MS, since]
-    const [now, reports, times, change] = await store.ask(() => scripts.fngwReport(4, ...keys, ...words))
-    const seen = new Map(toPairs(times).map(([name, time]) => [name, Number(time)]))
-    const members = toPairs(reports).flatMap(([name, json]) => {
+    const words = [id, text, FORGOTTEN_MS, RELEASE_MS, since, MAX_REPORTS, MAX_REPORT_BYTES]
+    const [now, times, reports, change] = await store.ask(() => scripts.fngwReport(4, ...keys, ...words))
+    const members = reports.flatMap((json, i) => {
       const known = parseReport(json)
-      return known === null ? [] : { id: name, ...known, seenAgoMs: now - (seen.get(name) ?? 0), isGone: false }
+      const [name, seen] = times.slice(2 * i) as [string, string]
+      return known === null ? [] : { id: name, ...known, seenAgoMs: now - Number(seen), isGone: false }
     })
     this.#known = { at: clock.monotonic(), members: members.sort((a, b) => (a.id < b.id ? -1 : 1)) }
     const own = members.find(member => member.id === id)
@@ -343,8 +351,4 @@ function parseReport(json: string): ParsedReport | null {
     host: text(given.host),
     pid: number(given.pid),
   }
-}
-
-function toPairs(flat: readonly string[]): [string, string][] {
-  return flat.flatMap((name, i) => (i % 2 === 0 ? [[name, flat[i + 1]!] as [string, string]] : []))
 }

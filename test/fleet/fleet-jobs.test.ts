@@ -391,18 +391,51 @@ t.test('[fleet/fleet-jobs.1] jobs of a fleet', { skip: WITHOUT_REDIS }, async t 
   )
 
   await t.test('[fleet/fleet-jobs.12] what is damaged in the store disturbs nothing else', async t => {
-    const { jobs, reached } = await join(t, redis, 'eight')
+    const { jobs, events, reached } = await join(t, redis, 'eight')
     const client = redis.client()
-    const first = (await jobs.create({ ...HELLO, delay_ms: 60_000 })).record
-    await client.hset(`{eight}:job:${first.id}`, 'job', '{"id":')
-    await client.publish('{eight}:events', 'not JSON')
-    await client.publish('{eight}:events', '{"from":"x","job":7}')
+    const keyOf = (id: string): string => `{eight}:job:${id}`
+    const makeLater = async (): Promise<string> => (await jobs.create({ ...HELLO, delay_ms: 60_000 })).record.id
+    const older = (await jobs.create(HELLO)).record
+    await reached(older.id, 'done')
+    const sound = await makeLater()
+    const { job, request } = (await client.hgetall(keyOf(sound))) as { job: string; request: string }
+    const damaged: Record<string, string>[] = [
+      { job: '{"id":' },
+      { job: '{}' },
+      { job: '{"__proto__":{"state":"done"}}' },
+      // Of another job.
+      { job },
+      { job: JSON.stringify({ ...JSON.parse(job), state: 'weird' }) },
+      { request: '{}' },
+      { request: JSON.stringify({ ...JSON.parse(request), callbackUrl: 'no URL' }) },
+      { step: 'x' },
+      { step: '1.0' },
+    ]
+    for (const fields of damaged) {
+      const id = await makeLater()
+      await client.hset(keyOf(id), fields)
+      for (const ask of ['get', 'input', 'result', 'retry', 'cancel'] as const)
+        await t.rejects(jobs[ask](id) as Promise<unknown>, { code: 'NOT_FOUND' }, JSON.stringify(fields))
+    }
+    const before = events.length
+    for (const message of ['not JSON', '{"from":"x","job":7}', '{"from":"x","job":{"id":"a","key":{},"state":["x"]}}'])
+      await client.publish('{eight}:events', message)
     const { record } = await jobs.create(HELLO)
     await reached(record.id, 'done')
-    await t.rejects(jobs.get(first.id), { code: 'NOT_FOUND' })
+    t.same([...new Set(events.slice(before).map(({ id }) => id))], [record.id])
+    const ids = [record.id, sound, older.id]
     t.same(
       (await jobs.list()).jobs.map(({ id }) => id),
-      [record.id],
+      ids,
     )
+    // A page on which nothing is whole ends no list.
+    const pages: string[] = []
+    for (let next: number | null = null; ; ) {
+      const page = await jobs.list({ limit: 1, before: next })
+      pages.push(...page.jobs.map(({ id }) => id))
+      next = page.next
+      if (next === null) break
+    }
+    t.same(pages, ids)
   })
 })

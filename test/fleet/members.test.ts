@@ -122,6 +122,22 @@ t.test('[fleet/members.1] members of a fleet', { skip: WITHOUT_REDIS }, async t 
     t.notOk(b.members.list().some(({ id }) => id === 'damaged'))
     await client.hdel(reports, 'forged', 'damaged')
     await client.zrem(seen, 'forged', 'damaged')
+    await b.members.start()
+    const own = b.members.list().map(({ id }) => id)
+    const crowd = Array.from({ length: 20_000 }, (_, i) => `crowd-${i}`)
+    const ahead = Date.now() + 3_600_000
+    await client.hset(reports, 'huge', JSON.stringify({ state: 'x'.repeat(100_000) }), 'ahead', '{}')
+    await client.hset(reports, ...crowd.flatMap(id => [id, '{}']))
+    await client.zadd(seen, Date.now(), 'huge', ahead, 'ahead', ...crowd.flatMap(id => [Date.now() - 60_000, id]))
+    await b.members.start()
+    const known = b.members.list().map(({ id }) => id)
+    t.equal(known.length, 999, 'without the one that is too large')
+    t.strictSame(
+      known.filter(id => !id.startsWith('crowd')),
+      own,
+    )
+    await client.hdel(reports, 'huge', 'ahead', ...crowd)
+    await client.zrem(seen, 'huge', 'ahead', ...crowd)
   })
 
   await t.test('[fleet/members.3] one that ends takes itself out', async t => {
