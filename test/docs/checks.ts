@@ -90,6 +90,8 @@ const CHECKS: Readonly<Record<string, Check>> = {
   yaml: checkYaml,
   nginx: checkNginx,
   ini: checkUnit,
+  // Every text is HTML: its standard says what a browser makes of each mistake.
+  html: () => null,
   text: () => null,
 }
 
