@@ -109,7 +109,7 @@ export const ENDPOINT_MEANINGS: Readonly<Record<string, EndpointMeaning>> = {
   },
   'GET /_fn/logs': { does: 'Reads or follows (`follow=1`) the logs.', response: 'Text, or JSON with `format=json`.' },
   'GET /_fn/metrics': {
-    does: 'Metrics for Prometheus, or with `format=json` the history of the console.',
+    does: 'Metrics for Prometheus, or with `format=json` the history of the console. With `scope=fleet` it is the sum of the gateways of a fleet.',
     response: 'Prometheus text, or JSON.',
   },
   'POST /_fn/login': {

@@ -56,13 +56,23 @@ export interface History {
   readonly functions: readonly FunctionTotals[]
   readonly runtimes: Readonly<Record<string, Totals>>
   readonly functions_left_out: number
+  /** With `scope=fleet`: whose numbers these are the sum of. Null for a gateway in no fleet. */
+  readonly fleet?: FleetScope | null
+}
+
+export interface FleetScope {
+  /** Of the gateway that responds. */
+  readonly id: string
+  /** Those that are in the sum. */
+  readonly gateways: number
+  readonly missing: readonly { readonly id: string; readonly problem: string }[]
 }
 
 /** Milliseconds between two questions. */
 const EVERY_MS: Readonly<Record<string, number>> = { '5m': 5000, '1h': 15_000, '24h': 60_000 }
 
-/** @param wanted - `key` of a function, or null for everything */
-export function useHistory(window: string, wanted: { key?: string } = {}) {
+/** @param wanted - `key` of a function, or the sum of a fleet; without them it is everything of this gateway */
+export function useHistory(window: string, wanted: { key?: string; scope?: 'fleet' } = {}) {
   return useLoad<History>('/_fn/metrics', {
     query: { format: 'json', window, ...wanted },
     every: EVERY_MS[window] ?? 5000,

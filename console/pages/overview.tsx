@@ -3,7 +3,7 @@
 import { useMemo, useRef } from 'preact/hooks'
 import { type Fleet, useFleet } from '../data/fleet.ts'
 import { type Health, useHealth } from '../data/health-record.ts'
-import { type History, useHistory } from '../data/history.ts'
+import { type FleetScope, type History, useHistory } from '../data/history.ts'
 import { type Loaded, useLoad } from '../data/load.ts'
 import type { Catalog } from '../data/records.ts'
 import { formatAgo, formatClock, formatCount, formatNumberOf } from '../format.ts'
@@ -25,7 +25,7 @@ const EVERY_MS = 5000
 const isHere = ({ data, error }: Loaded<unknown>): boolean => data !== null || error !== null
 
 export function OverviewPage() {
-  const loaded = useHistory(currentRange().window)
+  const loaded = useHistory(currentRange().window, { scope: 'fleet' })
   // While another range comes, the one of before stands there.
   const last = useRef(loaded)
   if (isHere(loaded)) last.current = loaded
@@ -48,7 +48,9 @@ export function OverviewPage() {
           ) : (
             <StatusLine health={health.data} history={history.data} problems={problems} range={words} />
           )}
-          {fleet.data?.fleet === true && <Scope fleet={fleet.data} />}
+          {fleet.data?.fleet === true && history.data?.fleet != null && (
+            <Scope fleet={fleet.data} scope={history.data.fleet} />
+          )}
           {problems !== null && <ProblemList problems={problems} />}
           {isEmpty && health.data !== null && (
             <FirstFunction root={health.data.functions_root} isWatching={health.data.hot_reload.enabled} />
@@ -64,15 +66,32 @@ export function OverviewPage() {
   )
 }
 
-/** In a fleet each gateway counts its own requests. */
-function Scope({ fleet: { id, gateways } }: { fleet: Fleet }) {
+interface ScopeProps {
+  fleet: Fleet
+  scope: FleetScope
+}
+
+/** Which numbers are those of the fleet, and of which gateways. */
+function Scope({ fleet: { id, gateways }, scope }: ScopeProps) {
   const live = gateways.filter(({ state }) => state !== 'gone')
   const running = live.reduce((total, one) => total + one.running_calls, 0)
   return (
-    <p class="quiet">
-      The numbers on this page are those of gateway <span class="mono">{id}</span>, one of {formatCount(live.length)} in
-      the <a href={toHref('fleet')}>fleet</a>, which runs {formatNumberOf(running, 'call')} now.
-    </p>
+    <section class="overview-scope" aria-label="Scope">
+      <p class="quiet">
+        Numbers marked “fleet” are the sum of {formatNumberOf(scope.gateways, 'gateway')}. All others are those of
+        gateway <span class="mono">{id}</span>. The <a href={toHref('fleet')}>fleet</a> runs{' '}
+        {formatNumberOf(running, 'call')} now.
+      </p>
+      {scope.missing.length > 0 && (
+        <ul class="warning" aria-label="Gateways that are not in the sum">
+          {scope.missing.map(({ id: other, problem }) => (
+            <li key={other}>
+              Not in the sum: <span class="mono">{other}</span>, {problem}.
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
   )
 }
 
@@ -89,9 +108,18 @@ function StatusLine({ health, history, problems: { warnings, conflicts }, range 
   const { total, warm } = health.functions.summary
   return (
     <section class="overview-state" data-state={state ?? undefined} aria-label="State">
-      <p class="line">
-        <span role="status">{words}</span> {numbers}
-      </p>
+      {history?.fleet == null ? (
+        <p class="line">
+          <span role="status">{words}</span> {numbers}
+        </p>
+      ) : (
+        <>
+          <p class="line">Fleet: {numbers}</p>
+          <p class="line">
+            This gateway: <span role="status">{words}</span>
+          </p>
+        </>
+      )}
       <p class="quiet">
         {formatNumberOf(total, 'function')}, {formatCount(warm)} warm. Functions scanned{' '}
         {formatAgo(health.hot_reload.last_catalog_scan_at * 1000)}.

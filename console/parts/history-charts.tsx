@@ -13,6 +13,7 @@ export function HistoryCharts({ history }: { history: History }) {
 
 function Charts({ history }: { history: History }) {
   const { times, series, totals } = history
+  const scope = history.fleet == null ? '' : ', fleet'
   const count = { format: formatCount, isWhole: true } as const
   const time = { format: formatMs } as const
   const rates = toRates(series.requests, history)
@@ -23,7 +24,7 @@ function Charts({ history }: { history: History }) {
     <div class="charts">
       <Chart
         title="Throughput"
-        unit="requests per second"
+        unit={`requests per second${scope}`}
         times={times}
         lines={[
           { label: 'requests', values: rates, tone: 'accent', format: formatRate, shape: toShape(series.requests) },
@@ -32,7 +33,7 @@ function Charts({ history }: { history: History }) {
       />
       <Chart
         title="Latency"
-        unit="duration"
+        unit={`duration${scope}`}
         times={times}
         lines={[
           { label: 'p50', values: series.p50_ms, tone: 'quiet', ...time },
@@ -48,7 +49,7 @@ function Charts({ history }: { history: History }) {
       />
       <Chart
         title="Errors"
-        unit={`responses ${perStep}`}
+        unit={`responses ${perStep}${scope}`}
         times={times}
         lines={[
           { label: '4xx', values: series.errors_4xx, tone: 'degraded', isDashed: true, shape: errorShape, ...count },
@@ -59,21 +60,21 @@ function Charts({ history }: { history: History }) {
       />
       <Chart
         title="Queue"
-        unit="calls waiting"
+        unit={`calls waiting${scope}`}
         times={times}
         lines={[{ label: 'waiting', values: series.queue_depth, tone: 'accent', shape: 'steps', ...count }]}
         summary={toQueueText(history)}
       />
       <Chart
         title="Workers"
-        unit="running"
+        unit={`running${scope}`}
         times={times}
         lines={[{ label: 'workers', values: series.workers, tone: 'accent', shape: 'steps', ...count }]}
         summary={`${formatCount(toLast(series.workers))} now, up to ${formatCount(toMost(series.workers))}`}
       />
       <Chart
         title="Cold starts"
-        unit={`starts ${perStep}`}
+        unit={`starts ${perStep}${scope}`}
         times={times}
         lines={[{ label: 'cold starts', values: series.cold_starts, tone: 'accent', shape: 'bars', ...count }]}
         summary={formatNumberOf(toSum(series.cold_starts), 'cold start')}

@@ -122,7 +122,16 @@ export interface ControlContext {
   /** Null for a gateway that is not one of a fleet. */
   readonly fleet: Pick<
     Fleet,
-    'id' | 'problem' | 'release' | 'members' | 'console' | 'announceChange' | 'serveRuns' | 'runElsewhere'
+    | 'id'
+    | 'problem'
+    | 'release'
+    | 'members'
+    | 'console'
+    | 'announceChange'
+    | 'serveRuns'
+    | 'runElsewhere'
+    | 'serveHistory'
+    | 'askHistories'
   > | null
   /** The checks of `fngw doctor`, without loading functions. */
   doctor(): Promise<readonly object[]>

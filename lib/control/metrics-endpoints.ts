@@ -6,7 +6,13 @@ import type { FunctionVersion } from '../core/catalog.ts'
 import { GatewayError } from '../core/errors.ts'
 import { readDescriptorLimit } from '../core/host.ts'
 import { RUNTIMES } from '../core/identity.ts'
-import { type HistoryStore, HistoryView, WINDOWS } from '../observe/history.ts'
+import {
+  type HistoryReport,
+  parseHistoryReport,
+  sumHistoryReports,
+  toHistoryReport,
+} from '../observe/history-report.ts'
+import { type HistoryStore, HistoryView, type WindowName, WINDOWS } from '../observe/history.ts'
 import { countOpenFiles, toProcessText } from '../observe/metrics.ts'
 import {
   badQuery,
@@ -25,18 +31,28 @@ import { toSeconds } from './records.ts'
 const PIECE_CHARS = 64 * 1024
 const TEXT_HEADERS = ['Content-Type', 'text/plain; version=0.0.4; charset=utf-8']
 
-const HISTORY_FIELDS = { window: oneOf(WINDOWS), key: string({ maxLength: 2048 }), runtime: oneOf(RUNTIMES) }
+const HISTORY_FIELDS = {
+  window: oneOf(WINDOWS),
+  key: string({ maxLength: 2048 }),
+  runtime: oneOf(RUNTIMES),
+  scope: oneOf(['gateway', 'fleet']),
+}
 const QUERY = { format: oneOf(['text', 'json']), ...HISTORY_FIELDS }
 
 export function createMetricsEndpoints(context: ControlContext): readonly Endpoint[] {
   const descriptorLimit = readDescriptorLimit()
-  const { metrics, clock, processes } = context
+  const { metrics, clock, processes, fleet } = context
+  fleet?.serveHistory(async window => {
+    const isKnown = (name: string): name is WindowName => WINDOWS.includes(name as WindowName)
+    return isKnown(window) ? toHistoryReport(await openHistory(context), context.state(false).functions, window) : {}
+  })
   return [
     endpoint(
       'GET /_fn/metrics',
       'read',
       async ({ query }) => {
-        if (query.format === 'json') return readHistory(context, query)
+        if (query.format === 'json')
+          return query.scope === 'fleet' ? readFleetHistory(context, query) : readHistory(context, query)
         const field = Object.keys(query).find(name => Object.hasOwn(HISTORY_FIELDS, name))
         if (field !== undefined) throw badQuery(field, 'is for format=json only: add &format=json')
         await processes()?.count()
@@ -63,21 +79,52 @@ async function* toPieces(families: Iterable<string>, end: string): AsyncGenerato
 
 type HistoryQuery = ReturnType<typeof readQuery<typeof HISTORY_FIELDS>>
 
-async function readHistory(
-  { history, clock, state, processes }: ControlContext,
-  query: HistoryQuery,
-): Promise<ControlReply> {
+async function readHistory(context: ControlContext, query: HistoryQuery): Promise<ControlReply> {
+  const { clock, state } = context
   const { key, runtime } = query
   const functions = (): readonly FunctionVersion[] => state(false).functions
   if (key !== undefined && runtime !== undefined)
     throw new GatewayError('BAD_REQUEST', 'query fields key and runtime cannot both be given: a key has its runtime')
   if (key !== undefined && !functions().some(fn => fn.key === key))
     throw new GatewayError('NOT_FOUND', `no function has the key "${showText(key)}": see key in /_fn/health`)
+  const store = await openHistory(context)
+  return json(await toHistoryRecord(store, functions(), query, clock.wall()))
+}
+
+/** Up to now. @throws GatewayError NOT_FOUND while none is kept */
+async function openHistory({ history, processes }: ControlContext): Promise<HistoryStore> {
   await processes()?.count()
   const store = history.read()
   if (store === null)
     throw new GatewayError('NOT_FOUND', 'no history is kept while the console is off: set FN_UI_ENABLED=1')
-  return json(await toHistoryRecord(store, functions(), query, clock.wall()))
+  return store
+}
+
+/** The sum of all gateways that reply. Without a fleet it is the history of this gateway, and `fleet` is null. */
+async function readFleetHistory(context: ControlContext, query: HistoryQuery): Promise<ControlReply> {
+  const { fleet, clock, state } = context
+  const field = (['key', 'runtime'] as const).find(name => query[name] !== undefined)
+  if (field !== undefined) throw badQuery(field, 'cannot be given with scope=fleet')
+  const { window = '5m' } = query
+  const store = await openHistory(context)
+  const { functions } = state(false)
+  if (fleet === null) return json({ ...(await toHistoryRecord(store, functions, query, clock.wall())), fleet: null })
+  const own = { id: fleet.id, history: await toHistoryReport(store, functions, window) }
+  const reports: HistoryReport[] = []
+  const missing: { id: string; problem: string }[] = []
+  for (const reply of [own, ...(await fleet.askHistories(window))]) {
+    if ('problem' in reply) missing.push(reply)
+    else
+      try {
+        reports.push(parseHistoryReport(reply.history, window))
+        await setImmediate()
+      } catch {
+        missing.push({ id: reply.id, problem: 'its report has another form' })
+      }
+  }
+  const now = clock.wall()
+  const sum = sumHistoryReports(reports, window, now)
+  return json({ generated_at: toSeconds(now), ...sum, fleet: { id: fleet.id, gateways: reports.length, missing } })
 }
 
 /** Functions that are read in one go: requests have their turn before the next. */

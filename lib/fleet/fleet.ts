@@ -10,19 +10,25 @@ import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Settings } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
+import { getOrMake } from '../core/collections.ts'
 import type { Warning } from '../core/errors.ts'
 import { FolderReader } from '../files/folder-content.ts'
+import { HISTORY_FORMAT } from '../observe/history-report.ts'
 import { packageFile } from '../runtime/package-files.ts'
 import { FleetConsole } from './fleet-console.ts'
 import { FleetJobs, type FleetJobsOptions } from './fleet-jobs.ts'
 import { type ChangeReach, type Member, type MemberReport, Members } from './members.ts'
-import { RunRequests, type RunReply } from './run-requests.ts'
+import { type GatewayReply, GatewayRequests } from './gateway-requests.ts'
 import { ScheduleLease } from './schedule-lease.ts'
 import { importOptional, Store } from './fleet-store.ts'
 
 /** Files that installs write beside a function: with them a gateway would get another release by running. */
 const WRITTEN_FILES = ['package-lock.json', 'requirements.lock.txt', 'composer.lock']
 const DIGEST_CHARS = 12
+/** Milliseconds that a run at another gateway may take beyond the time limit of its function: it may wait for a slot. */
+const RUN_WAIT_MS = 30_000
+/** Milliseconds in which another gateway sends its history. */
+const HISTORY_MS = 1000
 
 interface FleetOptions {
   settings: Settings
@@ -44,7 +50,9 @@ export class Fleet {
   /** One reading after the other: the last one reads what was adopted last. */
   #adopting: Promise<void> = Promise.resolve()
   readonly #members: Members
-  readonly #runs: RunRequests
+  readonly #requests: GatewayRequests
+  /** Questions under way, by window. */
+  readonly #asked = new Map<string, Promise<HistoryReply[]>>()
   #report: (() => OwnReport) | null = null
   #reload: () => Promise<void> = async () => {}
 
@@ -66,7 +74,7 @@ export class Fleet {
       },
     })
     const isThere = (id: string): boolean => this.#members.list().some(one => one.id === id && !one.isGone)
-    this.#runs = new RunRequests({ ...{ store, clock, isThere }, id: this.id })
+    this.#requests = new GatewayRequests({ ...{ store, clock, isThere }, id: this.id })
     this.console = new FleetConsole(store)
     this.lease = new ScheduleLease({ store, clock, id: this.id, rivals: () => this.#members.rivals() })
   }
@@ -136,14 +144,38 @@ export class Fleet {
   }
 
   /** @param run - runs a schedule of this gateway by its key, when another gateway is asked to */
-  serveRuns(run: (key: string) => Promise<RunReply>): void {
-    this.#runs.serve(run)
+  serveRuns(run: (key: string) => Promise<GatewayReply>): void {
+    this.#requests.serve('run', run)
   }
 
   /** Has a schedule run by the gateway that runs it. @returns null when that is this one, or none */
-  async runElsewhere(key: string, timeoutMs: number): Promise<RunReply | null> {
+  async runElsewhere(key: string, timeoutMs: number): Promise<GatewayReply | null> {
     const holder = await this.lease.holderOf(key)
-    return holder === null || holder === this.id ? null : this.#runs.ask(holder, key, timeoutMs)
+    if (holder === null || holder === this.id) return null
+    return this.#requests.ask(holder, 'run', key, timeoutMs + RUN_WAIT_MS)
+  }
+
+  /** @param read - the history of this gateway over a window, in `HISTORY_FORMAT` */
+  serveHistory(read: (window: string) => Promise<GatewayReply>): void {
+    this.#requests.serve('history', read)
+  }
+
+  /** Asks the other gateways for their histories over a window; one question at a time. Never rejects. */
+  askHistories(window: string): Promise<HistoryReply[]> {
+    return getOrMake(this.#asked, window, () => this.#askAll(window).finally(() => void this.#asked.delete(window)))
+  }
+
+  async #askAll(window: string): Promise<HistoryReply[]> {
+    const others = this.#members.list().filter(({ id, isGone }) => id !== this.id && !isGone)
+    const ask = async ({ id, historyFormat }: Member): Promise<HistoryReply> => {
+      if (historyFormat !== HISTORY_FORMAT)
+        return { id, problem: 'its console is off, or it has another version of fngw' }
+      return this.#requests.ask(id, 'history', window, HISTORY_MS).then(
+        history => ({ id, history }),
+        error => ({ id, problem: (error as Error).message }),
+      )
+    }
+    return Promise.all(others.map(ask))
   }
 
   /** Announces a change of the tree that is in force here to the other gateways. Resolves when it is in force there too, or after 5 s. */
@@ -153,11 +185,14 @@ export class Fleet {
   }
 
   async close(): Promise<void> {
-    this.#runs.close()
+    this.#requests.close()
     await this.#members.close()
     this.store.close()
   }
 }
+
+/** What another gateway sent, or why it did not. */
+type HistoryReply = { id: string } & ({ history: GatewayReply } | { problem: string })
 
 /** The report of a gateway about itself, without the fields that the fleet adds. */
 type OwnReport = Omit<MemberReport, 'version' | 'release' | 'leads'>

@@ -88,6 +88,8 @@ export interface MemberReport {
   /** True for the one that runs the schedules; whether it would. */
   leads: boolean
   canLead: boolean
+  /** In which it sends its history to other gateways; 0 for one that has none. */
+  historyFormat: number
 }
 
 /** A gateway as the fleet shows it. */
@@ -348,6 +350,7 @@ function parseReport(json: string): ParsedReport | null {
     leads: given.leads === true,
     // Versions without the field can.
     canLead: given.canLead !== false,
+    historyFormat: number(given.historyFormat),
     host: text(given.host),
     pid: number(given.pid),
   }

@@ -23,6 +23,7 @@ import type { Fleet } from '../fleet/fleet.ts'
 import type { MemberReport } from '../fleet/members.ts'
 import type { JobsPart } from '../jobs/jobs.ts'
 import type { EventName, LinesTaker, Listener } from '../observe/events.ts'
+import { HISTORY_FORMAT } from '../observe/history-report.ts'
 import { Journal } from '../observe/journal.ts'
 import { findSpans } from '../observe/trace.ts'
 import { Debuggers } from '../runtime/debuggers.ts'
@@ -300,6 +301,7 @@ class FunctionGateway implements Gateway {
       loadAverage: Math.round(loadavg()[0]! * 100) / 100,
       cpus: availableParallelism(),
       canLead: this.settings.schedulerEnabled,
+      historyFormat: calls.history.isOn ? HISTORY_FORMAT : 0,
     }
   }
 

@@ -22,7 +22,7 @@ export type WindowName = keyof typeof TIERS
 export const WINDOWS = Object.keys(TIERS) as readonly WindowName[]
 
 /** The numbers of one or several steps. */
-interface StepNumbers extends Counts {
+export interface StepNumbers extends Counts {
   /** The maximum of calls that waited for a slot, and of workers. */
   queued: number
   workers: number
@@ -116,6 +116,12 @@ export class HistorySeries {
   }
 }
 
+/** A failure; `at` is wall clock, ms. */
+export interface FunctionError {
+  at: number
+  message: string
+}
+
 /** Functions that have a series: 85 MB at one call a minute each. */
 const MAX_FUNCTION_SERIES = 3000
 /** A function that was called within this time keeps its series when there is no room for another. */
@@ -134,8 +140,8 @@ export class HistoryStore {
   readonly functions = new Map<string, HistorySeries>()
   /** Functions that were called and have no series. */
   readonly leftOut = new Set<string>()
-  /** The last failure of each function; `at` is wall clock, ms. */
-  readonly errors = new Map<string, { at: number; message: string }>()
+  /** The last failure of each function. */
+  readonly errors = new Map<string, FunctionError>()
   readonly #maxFunctions: number
 
   constructor(time: StepTime, maxFunctions: number) {
@@ -237,6 +243,10 @@ export class History {
     this.#timer.clear()
   }
 
+  get isOn(): boolean {
+    return this.#store !== null
+  }
+
   /** Forgets everything. */
   stop(): void {
     this.close()
@@ -334,8 +344,14 @@ class Sum {
 /** Columns of a sparkline. */
 const SPARK_COLUMNS = 30
 
-/** A number of each step; null where nothing is known. */
-type Row = (number | null)[]
+/** The numbers of each step of a window; null where nothing is known. */
+type Steps = readonly (Readonly<StepNumbers> | null)[]
+
+/** The numbers of a whole window, and its requests in columns. */
+export interface WindowSum {
+  counts: Counts
+  spark: number[]
+}
 
 /** The history over one window, in the shapes of `/_fn/metrics?format=json`. */
 export class HistoryView {
@@ -359,70 +375,100 @@ export class HistoryView {
     return this.#steps.map(step => this.#store.time.toWall(step * this.stepMs) / 1000)
   }
 
-  /** @param key - of a function */
-  toFunctionSeries(key: string) {
-    const series = this.#store.functions.get(key) ?? null
-    return this.toSeries(series, this.#store.leftOut.has(key) ? Number.POSITIVE_INFINITY : series?.knownFrom)
-  }
-
   /**
    * @param series - null for a function that was never called
    * @param knownFrom - nothing is known of steps that ended before
    */
-  toSeries(series: HistorySeries | null, knownFrom = 0) {
-    const steps = this.#steps.map(step => {
+  stepsOf(series: HistorySeries | null, knownFrom = 0): Steps {
+    return this.#steps.map(step => {
       if ((step + 1) * this.stepMs <= knownFrom || !this.#store.isKnown(this.#window, step)) return null
       return series?.stepOf(this.#window, step) ?? NOTHING
     })
-    const row = (read: (numbers: StepNumbers) => number | null): Row =>
-      steps.map(numbers => (numbers === null ? null : read(numbers)))
-    return {
-      requests: row(toRequests),
-      errors_4xx: row(({ errors4xx }) => errors4xx),
-      errors_5xx: row(({ errors5xx }) => errors5xx),
-      throttled: row(({ throttled }) => throttled),
-      p50_ms: row(({ durations }) => toShown(durations, 0.5)),
-      p95_ms: row(({ durations }) => toShown(durations, 0.95)),
-      p99_ms: row(({ durations }) => toShown(durations, 0.99)),
-      queue_depth: row(({ queued }) => queued),
-      queue_wait_p95_ms: row(({ waits }) => toShown(waits, 0.95)),
-      workers: row(({ workers }) => workers),
-      cold_starts: row(({ coldStarts }) => coldStarts),
-    }
+  }
+
+  sumOf(series: HistorySeries | null): WindowSum {
+    return sumSteps(this.#steps.map(step => series?.stepOf(this.#window, step) ?? null))
+  }
+
+  /** @param key - of a function */
+  toFunctionSeries(key: string) {
+    const series = this.#store.functions.get(key) ?? null
+    const knownFrom = this.#store.leftOut.has(key) ? Number.POSITIVE_INFINITY : series?.knownFrom
+    return toSeriesRecord(this.stepsOf(series, knownFrom))
+  }
+
+  toSeries(series: HistorySeries | null) {
+    return toSeriesRecord(this.stepsOf(series))
   }
 
   toTotals(series: HistorySeries | null) {
-    const sum = new Tally()
-    const spark = Array<number>(SPARK_COLUMNS).fill(0)
-    for (const [index, step] of this.#steps.entries()) {
-      const numbers = series?.stepOf(this.#window, step) ?? null
-      if (numbers === null) continue
-      const { queued: _, workers: __, ...counts } = numbers
-      sum.add(counts)
-      spark[Math.floor((index * SPARK_COLUMNS) / this.#steps.length)]! += toRequests(numbers)
-    }
-    const { errors4xx, errors5xx, throttled, durations } = sum.take() ?? NOTHING
-    return {
-      requests: toRequests({ durations, throttled }),
-      errors_4xx: errors4xx,
-      errors_5xx: errors5xx,
-      throttled,
-      p50_ms: toShown(durations, 0.5),
-      p95_ms: toShown(durations, 0.95),
-      p99_ms: toShown(durations, 0.99),
-      spark,
-    }
+    return toTotalsRecord(this.sumOf(series))
   }
 
   toSummary(fn: FunctionVersion) {
-    const { runtime, fn: name, version } = toFunctionLabels(fn)
-    const error = this.#store.errors.get(fn.key)
-    return {
-      ...{ key: fn.key, runtime, name, version },
-      ...this.toTotals(this.#store.functions.get(fn.key) ?? null),
-      last_error_at: error === undefined ? null : error.at / 1000,
-      last_error: error?.message ?? null,
-    }
+    const { errors, functions } = this.#store
+    return toFunctionRecord(fn, this.sumOf(functions.get(fn.key) ?? null), errors.get(fn.key) ?? null)
+  }
+}
+
+export function sumSteps(steps: Steps): WindowSum {
+  const sum = new Tally()
+  const spark = Array<number>(SPARK_COLUMNS).fill(0)
+  for (const [index, numbers] of steps.entries()) {
+    if (numbers === null || numbers === NOTHING) continue
+    const { queued: _, workers: __, ...counts } = numbers
+    sum.add(counts)
+    spark[Math.floor((index * SPARK_COLUMNS) / steps.length)]! += toRequests(numbers)
+  }
+  return { counts: sum.take() ?? createCounts(), spark }
+}
+
+/** `series` of `/_fn/metrics?format=json`. */
+export function toSeriesRecord(steps: Steps) {
+  const row = (read: (numbers: StepNumbers) => number | null): (number | null)[] =>
+    steps.map(numbers => (numbers === null ? null : read(numbers)))
+  return {
+    requests: row(toRequests),
+    errors_4xx: row(({ errors4xx }) => errors4xx),
+    errors_5xx: row(({ errors5xx }) => errors5xx),
+    throttled: row(({ throttled }) => throttled),
+    p50_ms: row(({ durations }) => toShown(durations, 0.5)),
+    p95_ms: row(({ durations }) => toShown(durations, 0.95)),
+    p99_ms: row(({ durations }) => toShown(durations, 0.99)),
+    queue_depth: row(({ queued }) => queued),
+    queue_wait_p95_ms: row(({ waits }) => toShown(waits, 0.95)),
+    workers: row(({ workers }) => workers),
+    cold_starts: row(({ coldStarts }) => coldStarts),
+  }
+}
+
+/** `totals` of `/_fn/metrics?format=json`, also of a runtime or a function. */
+export function toTotalsRecord({ counts, spark }: WindowSum) {
+  const { errors4xx, errors5xx, throttled, durations } = counts
+  return {
+    requests: toRequests(counts),
+    errors_4xx: errors4xx,
+    errors_5xx: errors5xx,
+    throttled,
+    p50_ms: toShown(durations, 0.5),
+    p95_ms: toShown(durations, 0.95),
+    p99_ms: toShown(durations, 0.99),
+    spark,
+  }
+}
+
+/** @param error - the last one of the function */
+export function toFunctionRecord(
+  fn: Parameters<typeof toFunctionLabels>[0] & { key: string },
+  sum: WindowSum,
+  error: FunctionError | null,
+) {
+  const { runtime, fn: name, version } = toFunctionLabels(fn)
+  return {
+    ...{ key: fn.key, runtime, name, version },
+    ...toTotalsRecord(sum),
+    last_error_at: error === null ? null : error.at / 1000,
+    last_error: error?.message ?? null,
   }
 }
 
@@ -433,6 +479,6 @@ function toShown(counts: string, share: number): number | null {
 }
 
 /** Refused requests have no duration. */
-function toRequests({ durations, throttled }: Pick<StepNumbers, 'durations' | 'throttled'>): number {
+export function toRequests({ durations, throttled }: Pick<Counts, 'durations' | 'throttled'>): number {
   return toTotal(durations) + throttled
 }

@@ -129,6 +129,7 @@ function toLowerBoundMs(bucket: number): number {
  */
 type SparseCounts = string
 const MAX_COUNT = 0xffff
+const MAX_CODES = 10_000
 
 /** Durations in buckets for percentiles. Only the range between the shortest and the longest one takes memory. */
 export class LogHistogram {
@@ -137,11 +138,11 @@ export class LogHistogram {
   #counts: number[] = []
 
   observe(ms: number): void {
-    this.#add(toBucket(ms), 1)
+    this.addTo(toBucket(ms), 1)
   }
 
   add(counts: SparseCounts): void {
-    for (let i = 0; i < counts.length; i += 2) this.#add(counts.charCodeAt(i), counts.charCodeAt(i + 1))
+    for (let i = 0; i < counts.length; i += 2) this.addTo(counts.charCodeAt(i), counts.charCodeAt(i + 1))
   }
 
   /** The counts; starts at 0 again. */
@@ -150,16 +151,52 @@ export class LogHistogram {
     for (const [index, count] of this.#counts.entries())
       for (let left = count; left > 0; left -= MAX_COUNT) codes.push(this.#first + index, Math.min(left, MAX_COUNT))
     this.#counts.fill(0)
-    return String.fromCharCode(...codes)
+    // A call takes a limited number of arguments.
+    return codes.length < MAX_CODES
+      ? String.fromCharCode(...codes)
+      : Buffer.from(Uint16Array.from(codes).buffer).toString('utf16le')
   }
 
-  #add(bucket: number, count: number): void {
+  addTo(bucket: number, count: number): void {
     const counts = this.#counts
     if (counts.length === 0) this.#first = bucket
     for (; bucket < this.#first; this.#first--) counts.unshift(0)
     while (bucket >= this.#first + counts.length) counts.push(0)
     counts[bucket - this.#first]! += count
   }
+}
+
+const BUCKET_COUNT = toBucket(LONGEST_MS) + 1
+/** Per histogram of a report: more than a gateway counts in a day. */
+const MAX_REPORTED = 1e10
+
+/** For reports, which stay small at any count: the count of each bucket from 0 on, and -n for n empty ones. */
+export function toReported(counts: SparseCounts): number[] {
+  const reported: number[] = []
+  let next = 0
+  for (let i = 0; i < counts.length; i += 2) {
+    const [bucket, count] = [counts.charCodeAt(i), counts.charCodeAt(i + 1)]
+    if (bucket > next) reported.push(next - bucket)
+    if (bucket < next) reported[reported.length - 1]! += count
+    else reported.push(count)
+    next = bucket + 1
+  }
+  return reported
+}
+
+/** @param reported - from another gateway, or anyone. @returns null for numbers that `toReported` does not make */
+export function fromReported(reported: unknown): SparseCounts | null {
+  if (!Array.isArray(reported) || reported.length > BUCKET_COUNT) return null
+  const histogram = new LogHistogram()
+  let [bucket, total] = [0, 0]
+  for (const count of reported) {
+    if (!Number.isInteger(count) || count < -BUCKET_COUNT || bucket >= BUCKET_COUNT) return null
+    total += Math.max(0, count)
+    if (total > MAX_REPORTED) return null
+    if (count > 0) histogram.addTo(bucket, count)
+    bucket += count < 0 ? -count : 1
+  }
+  return histogram.take()
 }
 
 export function sumCounts(one: SparseCounts, other: SparseCounts): SparseCounts {

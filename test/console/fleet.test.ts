@@ -16,7 +16,6 @@ t.test(
     const other = await startMember(t, redis, { release: 'build-2' })
     const { url: address } = await other.listen({ port: 0 })
     await withPage(t, `${url}/console`, async page => {
-      await page.getByText(/The numbers on this page are those of gateway .*, one of 2 in the fleet/).waitFor()
       await page.getByRole('link', { name: 'Fleet', exact: true }).waitFor()
       await page.keyboard.press('g')
       await page.keyboard.press('i')
@@ -46,6 +45,59 @@ t.test(
       await other.close()
       await page.getByText(/^(1 gateway: 1 ready|2 gateways: 1 (ready|gone), 1 (ready|gone))/).waitFor()
       await page.getByRole('region', { name: 'Rollout' }).waitFor({ state: 'detached' })
+    })
+  },
+)
+
+/** Sends requests, each of which is answered. */
+async function send(url: string, count: number): Promise<void> {
+  for (let i = 0; i < count; i++) await (await fetch(url)).text()
+}
+
+t.test(
+  '[console/overview.11, console/overview.12] the Overview sums the gateways of a fleet',
+  { skip: noBrowser || WITHOUT_REDIS },
+  async t => {
+    const redis = await startRedis(t)
+    const options: GatewayOptions = { storeUrl: redis.url, runtimes: ['node'], uiEnabled: true }
+    // It knows the others from its first report.
+    const [other, silent] = [await startMember(t, redis, options), await startMember(t, redis, { uiEnabled: false })]
+    const { url } = await makeConsoleBed(
+      t,
+      {
+        'hello/handler.js': 'exports.handler = () => 1\n',
+        'broken.js': 'exports.handler = () => { throw new Error("planted") }\n',
+      },
+      options,
+    )
+    const { url: otherUrl } = await other.listen({ port: 0 })
+    await send(`${url}/hello`, 3)
+    await send(`${url}/broken`, 1)
+    await send(`${otherUrl}/hello`, 4)
+    await withPage(t, `${url}/console`, async page => {
+      const main = page.getByRole('main')
+      await page.getByText(/^Fleet: 8 requests in the last 5 minutes, 1 failed/).waitFor()
+      await page.getByText('This gateway: Runtime node is up. No warnings.').waitFor()
+      const scope = await page.getByRole('region', { name: 'Scope' }).innerText()
+      t.match(scope, /the sum of 2 gateways\. All others are those of gateway \S+\. The fleet runs 0 calls now\./)
+      t.match(scope, /Not in the sum: \S+, its console is off/)
+      const text = await main.innerText()
+      t.match(text, /8 requests, /)
+      t.match(text, /0 of 4xx, 1 of 5xx/)
+      t.match(text, /requests per second, fleet/)
+      const workers = await page.getByRole('img', { name: /^Workers: 3 now, up to 3/ }).count()
+      t.equal(workers, 1, 'workers of both gateways')
+      const rowOf = (table: string, name: RegExp) =>
+        page.getByRole('region', { name: table, exact: true }).locator('tbody tr').filter({ hasText: name })
+      t.match(await rowOf('Slowest functions', /^hello/).innerText(), /hello\s+node\s+7\s/)
+      t.match(await rowOf('Failing functions', /^broken/).innerText(), /0\s+1\s+0\s+.*planted/)
+      t.match(await rowOf('Runtimes', /^node/).innerText(), /up\s+8\s/)
+      await checkLooks(t, page, 'overview-fleet')
+      await silent.close()
+      await other.close()
+      await page.getByText(/^Fleet: 4 requests in/).waitFor()
+      await page.getByText('the sum of 1 gateway.').waitFor()
+      t.equal(await page.getByText('Not in the sum').count(), 0)
     })
   },
 )

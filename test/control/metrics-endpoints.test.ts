@@ -166,6 +166,9 @@ t.test('[observe/history.10] what cannot be asked is refused with the field and 
     ['format=json&runtime=perl', 400, /runtime must be one of/],
     ['format=json&key=node/none@default', 404, /no function has the key "node\/none@default"/],
     ['format=json&key=node/hello@default&runtime=node', 400, /key and runtime cannot both/],
+    ['format=json&scope=all', 400, /scope must be gateway or fleet/],
+    ['format=json&scope=fleet&key=node/hello@default', 400, /key cannot be given with scope=fleet/],
+    ['format=json&scope=fleet&runtime=node', 400, /runtime cannot be given with scope=fleet/],
     ['window=5m', 400, /window is for format=json only/],
     ['format=text&key=x', 400, /key is for format=json only/],
   ] as const) {
@@ -175,6 +178,13 @@ t.test('[observe/history.10] what cannot be asked is refused with the field and 
   }
   const never = await gateway.inject('/_fn/metrics?format=json&key=node/hello@default')
   t.match(never.json(), { functions: [{ requests: 0, p50_ms: null, last_error: null }] })
+})
+
+t.test('[observe/history-report.6] without a fleet the sum is the history of the gateway', async t => {
+  const { gateway, read } = await setupHistory(t)
+  await gateway.inject('/hello')
+  t.match(await read('&scope=fleet'), { fleet: null, totals: { requests: 1 }, functions: [{ requests: 1 }] })
+  t.notOk('fleet' in (await read()))
 })
 
 t.test('[observe/history.6] the history is kept while the console is on', async t => {

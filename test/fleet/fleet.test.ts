@@ -157,4 +157,52 @@ t.test('[fleet/fleet.2] gateways of a fleet', { skip: WITHOUT_REDIS }, async t =
     t.equal(refused.status, 400)
     t.notOk('fleet' in refused.body)
   })
+
+  await t.test(
+    '[fleet/members.11, observe/history-report.6, observe/history-report.7] the histories of gateways are summed',
+    async t => {
+      const history = { storePrefix: 'history', uiEnabled: true }
+      const e = await startMember(t, redis, { ...history, uiEnabled: false })
+      const [c, d] = [await startMember(t, redis, history), await startMember(t, redis, history)]
+      for (const [gateway, count] of [
+        [c, 2],
+        [d, 3],
+        [e, 5],
+      ] as const)
+        for (let i = 0; i < count; i++) await gateway.inject('/hello')
+      const sumOf = async (gateway: typeof a) => {
+        const { body } = await askAsAdmin(gateway, 'GET', '/_fn/metrics?format=json&scope=fleet')
+        return {
+          ...body.fleet,
+          requests: body.totals.requests,
+          calls: body.functions.map((fn: { requests: number }) => fn.requests),
+        }
+      }
+      const idOf = async (gateway: typeof a) => (await askAsAdmin(gateway, 'GET', '/_fn/fleet')).body.id as string
+      const off = [{ id: await idOf(e), problem: 'its console is off, or it has another version of fngw' }]
+      t.same(await sumOf(d), { id: await idOf(d), gateways: 2, missing: off, requests: 5, calls: [5] })
+
+      // As a gateway of another version that says it has the format, and a program that forges a reply.
+      const client = redis.client()
+      const forged = JSON.stringify({ historyFormat: 1, state: 'ready' })
+      const listener = redis.client()
+      await listener.subscribe('{history}:to:forged')
+      listener.on('message', (_channel, text) => {
+        const { from, request } = JSON.parse(text) as Record<string, string>
+        void client.publish(`{history}:to:${from}`, JSON.stringify({ request, reply: { steps: 'x' } }))
+      })
+      await client.hset('{history}:gateways', 'forged', forged, 'nobody', forged)
+      await client.zadd('{history}:gateways:seen', Date.now(), 'forged', Date.now(), 'nobody')
+      let sum = await sumOf(d)
+      while (sum.missing.length < 3) sum = await sumOf(d)
+      t.match(sum, { gateways: 2, requests: 5 })
+      t.match(sum.missing, [
+        { id: 'forged', problem: 'its report has another form' },
+        { id: 'nobody', problem: 'gateway nobody cannot be reached' },
+        ...off,
+      ])
+      await c.close()
+      t.match(await sumOf(d), { gateways: 1, requests: 3 }, 'the numbers of one that ended are gone')
+    },
+  )
 })

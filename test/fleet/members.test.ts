@@ -17,6 +17,7 @@ const REPORT: MemberReport = {
   cpus: 2,
   leads: false,
   canLead: true,
+  historyFormat: 1,
 }
 
 async function member(t: Test, redis: RedisBed, id: string, more: Partial<MemberReport> = {}, prefix = 'm') {
@@ -106,7 +107,15 @@ t.test('[fleet/members.1] members of a fleet', { skip: WITHOUT_REDIS }, async t 
   await t.test('[fleet/members.5] a report that is damaged or forged has the types of a report', async t => {
     const client = redis.client()
     const [reports, seen] = [b.store.key('gateways'), b.store.key('gateways', 'seen')]
-    const forged = { addresses: [5, 'x'.repeat(9999)], state: 7, pid: 'x', release: {}, leads: 1, startedAt: null }
+    const forged = {
+      addresses: [5, 'x'.repeat(9999)],
+      state: 7,
+      pid: 'x',
+      release: {},
+      leads: 1,
+      startedAt: null,
+      historyFormat: '1',
+    }
     await client.hset(reports, 'forged', JSON.stringify(forged), 'damaged', '{')
     await client.zadd(seen, Date.now(), 'forged', Date.now(), 'damaged')
     await b.members.start()
@@ -118,6 +127,7 @@ t.test('[fleet/members.1] members of a fleet', { skip: WITHOUT_REDIS }, async t 
       release: '',
       leads: false,
       startedAt: 0,
+      historyFormat: 0,
     })
     t.notOk(b.members.list().some(({ id }) => id === 'damaged'))
     await client.hdel(reports, 'forged', 'damaged')

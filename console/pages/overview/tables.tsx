@@ -104,6 +104,7 @@ export function RuntimeTable({ health, history }: { health: Health; history: His
   return (
     <section class="block">
       <h2>Runtimes</h2>
+      {history?.fleet != null && <p class="quiet">State of this gateway, numbers of the fleet</p>}
       <Table
         label="Runtimes"
         columns={RUNTIME_COLUMNS}
@@ -143,15 +144,17 @@ const FAILING_COLUMNS: readonly Column<FunctionTotals>[] = [NAME, ...ERRORS, LAS
 
 interface RankingProps {
   title: string
+  isFleet: boolean
   columns: readonly Column<FunctionTotals>[]
   rows: readonly FunctionTotals[]
   empty: string
 }
 
-function Ranking({ title, columns, rows, empty }: RankingProps) {
+function Ranking({ title, isFleet, columns, rows, empty }: RankingProps) {
   return (
     <section class="block">
       <h2>{title}</h2>
+      {isFleet && <p class="quiet">Numbers of the fleet</p>}
       <Table
         label={title}
         columns={columns}
@@ -173,17 +176,20 @@ export function FunctionTables({ history, range }: { history: History; range: st
 
 function Rankings({ history, range }: { history: History; range: string }) {
   const { functions, functions_left_out: leftOut } = history
+  const isFleet = history.fleet != null
   return (
     <>
       <div class="blocks">
         <Ranking
           title="Slowest functions"
+          isFleet={isFleet}
           columns={SLOW_COLUMNS}
           rows={toSlowest(functions, MOST_ROWS)}
           empty={`No function was called in ${range}.`}
         />
         <Ranking
           title="Failing functions"
+          isFleet={isFleet}
           columns={FAILING_COLUMNS}
           rows={toFailing(functions, MOST_ROWS)}
           empty={`No function failed or was throttled in ${range}.`}
@@ -192,7 +198,7 @@ function Rankings({ history, range }: { history: History; range: string }) {
       <p>
         <a href={toHref('functions')}>All functions</a>
         {leftOut > 0 &&
-          ` – ${formatCount(leftOut)} more were called. They are included in the charts but not listed, because there are too many.`}
+          ` – ${formatCount(leftOut)} more were called. They are included in the charts but not listed, because there are too many.${isFleet ? ' Each gateway reports 100 functions, so a listed function may lack calls of other gateways.' : ''}`}
       </p>
     </>
   )
