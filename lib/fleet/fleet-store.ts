@@ -13,10 +13,15 @@ const COMMAND_MS = 1500
 const CONNECT_MS = 5000
 /** Milliseconds between attempts to connect again: the first and the longest wait. */
 const RECONNECT_MS = { first: 50, longest: 1000 }
+/** Milliseconds until a server that answers but cannot serve a fleet is examined again, over a new connection: another one may have taken its place. */
+const EXAMINE_MS = 1000
+/** Milliseconds for which a refusal of the same kind, such as OOM, is not logged again. */
+const REFUSED_MS = 60_000
 /** Seconds after which a refused client may ask again. */
 const RETRY_AFTER_SECONDS = '2'
 const OLDEST_SERVER = [6, 2] as const
 const PLACE = 'FN_STORE_URL'
+const IS_REPLICA = 'it is a replica, which takes no writes'
 
 export interface StoreOptions {
   url: string
@@ -63,6 +68,9 @@ export class Store {
   version = ''
   /** That it is away was logged. */
   #isReported = false
+  #again: NodeJS.Timeout | undefined
+  /** The last refusal that was logged; monotonic ms. */
+  #refused = { code: '', at: 0 }
   /** Takes the outcome of the first attempt to connect. */
   #onOutcome: ((problem: string | null) => void) | null = null
 
@@ -127,14 +135,18 @@ export class Store {
       return await work(this.redis)
     } catch (error) {
       if (error instanceof GatewayError) throw error
+      // The connection is made again: by `reconnectOnError`.
+      if (isReadOnly(error as Error)) this.#handleGone(IS_REPLICA)
       const headers = { 'Retry-After': RETRY_AFTER_SECONDS }
-      const refuses = (error as Error).name === 'ReplyError' ? 'refuses a command' : 'does not answer'
-      const message = `the store ${refuses}: ${toReason(error as Error)}`
+      const isRefusal = (error as Error).name === 'ReplyError'
+      const message = `the store ${isRefusal ? 'refuses a command' : 'does not answer'}: ${toReason(error as Error)}`
+      if (isRefusal) this.#logRefusal(message, (error as Error).message.split(' ', 1)[0]!)
       throw new GatewayError('RUNTIME_DOWN', message, { headers, cause: error })
     }
   }
 
   close(): void {
+    clearTimeout(this.#again)
     this.redis.removeAllListeners('close')
     for (const connection of [this.redis, ...this.#further]) connection.disconnect()
   }
@@ -162,6 +174,7 @@ export class Store {
       return `its version is ${this.version}, at least ${OLDEST_SERVER.join('.')} is needed`
     const mode = /^redis_mode:(cluster|sentinel)/m.exec(info)?.[1]
     if (mode !== undefined) return `it is a ${mode}, and a single server is needed`
+    if (/^role:slave/m.test(await this.redis.info('replication'))) return IS_REPLICA
     const known = new Set(this.warnings.map(({ code }) => code))
     this.warnings = await this.#findLosses()
     for (const { code, message, hint } of this.warnings)
@@ -196,12 +209,24 @@ export class Store {
 
   /** Each time: another server may stand behind the URL now. */
   async #handleReady(): Promise<void> {
+    clearTimeout(this.#again)
     const problem = await this.#examine().catch(error => toReason(error as Error))
-    if (problem !== null) return this.#handleGone(problem)
+    if (problem !== null) {
+      this.#again = setTimeout(() => this.redis.disconnect(true), EXAMINE_MS).unref()
+      return this.#handleGone(problem)
+    }
     if (this.#isReported) this.#options.onLog('info', 'the store is back')
     this.#isReported = false
     this.problem = null
     this.#onOutcome?.(null)
+  }
+
+  /** A server that is full, for example: most commands are sent without a request that would fail. */
+  #logRefusal(message: string, code: string): void {
+    const now = performance.now()
+    if (this.problem !== null || (code === this.#refused.code && now - this.#refused.at < REFUSED_MS)) return
+    this.#refused = { code, at: now }
+    this.#options.onLog('warn', message)
   }
 
   #handleGone(reason: string): void {
@@ -223,8 +248,15 @@ function toRedisOptions(): RedisOptions {
     connectTimeout: CONNECT_MS,
     commandTimeout: COMMAND_MS,
     keepAlive: 5000,
+    // After a failover the address may be that of another server.
+    reconnectOnError: isReadOnly,
     retryStrategy: attempt => Math.min(RECONNECT_MS.longest, RECONNECT_MS.first * 2 ** Math.min(attempt, 10)),
   }
+}
+
+function isReadOnly({ message }: Error): boolean {
+  // A script of an older server names itself first.
+  return /(?:^|-)READONLY /.test(message)
 }
 
 function toReason(error: Error & { code?: string }): string {
@@ -233,7 +265,7 @@ function toReason(error: Error & { code?: string }): string {
   if (/WRONGPASS|NOAUTH|invalid username-password/.test(message)) return 'the user name or the password is wrong'
   if (/Command timed out/.test(message)) return `no answer within ${COMMAND_MS / 1000} s`
   if (/isn't writeable|Connection is closed/.test(message)) return 'it is not connected'
-  return message
+  return message.replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.?$/, '')
 }
 
 /** Without the password. */

@@ -40,7 +40,7 @@ export interface Kept {
   readonly step: number
 }
 
-/** KEYS: job, jobs, queued, running, idempotency. ARGV: id, number, job, request, most open, has an idempotency key, channel, event. */
+/** KEYS: job, jobs, queued, running, idempotency, body. ARGV: id, number, job, request, most open, has an idempotency key, channel, event. */
 const CREATE = `
 if ARGV[6] == '1' then
   local known = redis.call('GET', KEYS[5])
@@ -51,6 +51,7 @@ redis.call('HSET', KEYS[1], 'job', ARGV[3], 'request', ARGV[4], 'step', 1)
 redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])
 redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
 if ARGV[6] == '1' then redis.call('SET', KEYS[5], ARGV[1]) end
+redis.call('PERSIST', KEYS[6])
 redis.call('PUBLISH', ARGV[7], ARGV[8])
 return {'made'}`
 
@@ -128,10 +129,10 @@ export class JobRecords {
     const at = this.#store.key.bind(this.#store)
     const { id, seq, idempotency } = job
     const keys = [at('job', id), at('jobs'), at('jobs', 'queued'), at('jobs', 'running')]
-    const keyed = at('idempotency', idempotency?.key ?? '')
+    keys.push(at('idempotency', idempotency?.key ?? ''), at('part', id, 'body'))
     const words = [id, seq, JSON.stringify(job), JSON.stringify(request), maxOpen, Number(idempotency !== null)]
     const [answer, known] = await this.#store.ask(() =>
-      this.#scripts.fngwCreate(5, ...keys, keyed, ...words, at('events'), event),
+      this.#scripts.fngwCreate(keys.length, ...keys, ...words, at('events'), event),
     )
     return answer === 'known' ? { known: known! } : (answer as 'made' | 'full')
   }
@@ -205,13 +206,13 @@ export class JobRecords {
     return Readable.from(this.#pieces(key, size), { objectMode: false })
   }
 
+  /** It expires unless `create` follows. */
   writeBody(id: string): PartWriter {
     const key = this.#store.key('part', id, 'body')
     return this.#writePart(async (draft, bytes) => {
       await this.#store.ask(async redis => {
-        if (bytes !== null) return redis.set(key, bytes)
-        await redis.rename(draft, key)
-        return redis.persist(key)
+        if (bytes !== null) return redis.set(key, bytes, 'PX', DRAFT_MS)
+        return redis.rename(draft, key)
       })
     })
   }

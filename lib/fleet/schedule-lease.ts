@@ -159,7 +159,7 @@ export class ScheduleLease implements ScheduleStore {
     } catch (error) {
       this.#lease = null
       this.#timer.clear()
-      return { heldBy: (error as Error).message }
+      return { problem: (error as Error).message }
     }
   }
 

@@ -63,9 +63,10 @@ export interface ScheduleStore {
   readonly isShared: boolean
   /**
    * Takes the right to run the schedules, and reads what was kept.
-   * @returns who has that right, in words, instead of the states; `elsewhere`: keys of schedules that another gateway runs all the same
+   * @returns who has that right, in words, or why nobody can have it now, instead of the states; `elsewhere`: keys of schedules that
+   * another gateway runs all the same
    */
-  open(): Promise<OpenedSchedules | { heldBy: string }>
+  open(): Promise<OpenedSchedules | { heldBy: string } | { problem: string }>
   /** The kept states, for a gateway that runs no schedules: takes no right and writes nothing. Never rejects. */
   peek(): Promise<ReadonlyMap<string, ScheduleState>>
   /** Keeps changes; they survive the end of the process when this resolves. @throws Error when they cannot be kept */

@@ -125,6 +125,8 @@ export class Schedules {
   #isStarted = false
   #isClosed = false
   #heldBy: string | null = null
+  /** Why the store gives the right to run schedules to nobody. */
+  #problem: string | null = null
   /** Keys of schedules that another gateway runs, although this one runs others. */
   #elsewhere: ReadonlySet<string> = new Set()
   #warnings: readonly Warning[] = []
@@ -219,6 +221,8 @@ export class Schedules {
     const entry = this.#find(fn)
     if (this.#isClosed) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
     if (entry.schedule.policy === null) throw new GatewayError('CONFLICT', `the schedule of ${fn.key} is switched off`)
+    if (this.#problem !== null)
+      throw new GatewayError('RUNTIME_DOWN', this.#problem, { headers: { 'Retry-After': `${TAKEOVER_MS / 1000}` } })
     if (this.#heldBy !== null)
       throw new GatewayError('CONFLICT', `another gateway runs the schedules of this root (${this.#heldBy})`)
     if (this.#elsewhere.has(fn.key))
@@ -288,6 +292,15 @@ export class Schedules {
     const { clock, store } = this.#options
     const opened = await store.open()
     if (this.#isClosed) return
+    if ('problem' in opened) {
+      if (this.#problem === null && this.#entries.size > 0)
+        this.#options.onLog('warn', `no gateway can run the schedules: ${opened.problem}`)
+      this.#problem = opened.problem
+      this.#heldBy = null
+      this.#takeover.set(TAKEOVER_MS, () => void this.#open())
+      return
+    }
+    this.#problem = null
     if ('heldBy' in opened) {
       if (this.#heldBy === null && this.#entries.size > 0)
         this.#options.onLog(store.isShared ? 'info' : 'warn', `another gateway runs the schedules (${opened.heldBy})`)

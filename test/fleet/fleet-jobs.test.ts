@@ -390,6 +390,27 @@ t.test('[fleet/fleet-jobs.1] jobs of a fleet', { skip: WITHOUT_REDIS }, async t 
     },
   )
 
+  await t.test('[fleet/fleet-jobs.3] the body of a job that could not be created expires', async t => {
+    const { jobs } = await join(t, redis, 'nine')
+    const client = redis.client()
+    for (const [body, i] of [
+      ['x'.repeat(20_000), 0],
+      ['x'.repeat(600_000), 1],
+    ] as const) {
+      const input = { ...HELLO, method: 'POST', body, delay_ms: 60_000 } as const
+      const { record } = await jobs.create(input)
+      t.equal(await client.pttl(`{nine}:part:${record.id}:body`), -1)
+      await client.rename('{nine}:jobs:queued', 'away')
+      await client.set('{nine}:jobs:queued', 'something else')
+      await t.rejects(jobs.create(input), { code: 'RUNTIME_DOWN', message: /WRONGTYPE/ })
+      await client.rename('away', '{nine}:jobs:queued')
+      const bodies = await client.keys('{nine}:part:*:body')
+      t.equal(bodies.length, 2 * (i + 1))
+      const lives = await Promise.all(bodies.map(key => client.pttl(key)))
+      t.equal(lives.filter(ms => ms > 0).length, i + 1)
+    }
+  })
+
   await t.test('[fleet/fleet-jobs.12] what is damaged in the store disturbs nothing else', async t => {
     const { jobs, events, reached } = await join(t, redis, 'eight')
     const client = redis.client()

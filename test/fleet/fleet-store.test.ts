@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import { importOptional, Store, type StoreOptions, toShownUrl } from '../../lib/fleet/fleet-store.ts'
 import { startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
@@ -82,6 +83,40 @@ t.test(
       store.ask(redis => redis.call('NONSENSE')),
       { message: /^the store refuses a command: ERR unknown command/ },
     )
+  },
+)
+
+t.test(
+  '[fleet/fleet-store.6] a full server is reported once, and a replica cannot be used until it takes writes',
+  { skip: WITHOUT_REDIS },
+  async t => {
+    const server = await startRedis(t)
+    const client = server.client()
+    const { store, logs, isBack } = await open(t, server.url)
+    const further = store.connectBlocking()
+    const write = () => store.ask(redis => redis.eval("return redis.call('SET', KEYS[1], 1)", 1, store.key('x')))
+    await write()
+    await client.config('SET', 'maxmemory', '1')
+    const full = "the store refuses a command: OOM command not allowed when used memory > 'maxmemory'."
+    for (let i = 0; i < 2; i++) await t.rejects(write(), { code: 'RUNTIME_DOWN', message: full })
+    t.equal(await store.ask(redis => redis.get(store.key('x'))), '1')
+    t.same(logs, [`warn ${full}`])
+    await client.config('SET', 'maxmemory', '0')
+    await client.call('REPLICAOF', '127.0.0.1', '1')
+    const refused = open(t, server.url)
+    await t.rejects(refused, { message: /cannot be used: it is a replica, which takes no writes \(/ })
+    await t.rejects(write(), { code: 'RUNTIME_DOWN' })
+    t.match(logs.slice(1), ['warn the store is away, jobs and schedules wait: it is a replica, which takes no writes'])
+    // It is made again too, because the address may lead to another server.
+    const isAgain = once(further, 'ready')
+    await further.set('y', 1).catch(() => {})
+    await isAgain
+    const back = isBack()
+    await client.call('REPLICAOF', 'NO', 'ONE')
+    await back
+    await write()
+    t.equal(store.problem, null)
+    t.same(logs.slice(2), ['info the store is back'])
   },
 )
 

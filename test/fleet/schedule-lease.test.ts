@@ -103,7 +103,7 @@ t.test('[fleet/schedule-lease.1] schedules of a fleet', { skip: WITHOUT_REDIS },
     await server.end()
     for (let i = 0; i < 3; i++) await renewed()
     t.same([losses(), lease.isLeader], [1, false])
-    t.match(await lease.open(), { heldBy: /^the store does not answer: / })
+    t.match(await lease.open(), { problem: /^the store does not answer: / })
   })
 
   await t.test('[fleet/schedule-lease.4] a run that cannot be noted does not begin, and is due again', async t => {

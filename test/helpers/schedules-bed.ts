@@ -33,6 +33,8 @@ export class MemoryStore implements ScheduleStore {
   onLost: (() => void) | null = null
   readonly kept = new Map<string, ScheduleState>()
   heldBy: string | null = null
+  /** Set: nobody can have them. */
+  problem: string | null = null
   warnings: Warning[] = []
   elsewhere: ReadonlySet<string> = new Set()
   /** Set: saving fails with it. */
@@ -43,6 +45,7 @@ export class MemoryStore implements ScheduleStore {
   #isOpen = false
 
   async open(): ReturnType<ScheduleStore['open']> {
+    if (this.problem !== null) return { problem: this.problem }
     if (this.heldBy !== null) return { heldBy: this.heldBy }
     this.#isOpen = true
     return { states: new Map(this.kept), elsewhere: this.elsewhere, warnings: this.warnings }

@@ -233,6 +233,24 @@ t.test('[scheduler/schedule-store.5] another gateway has them: this one waits un
   await close()
 })
 
+t.test('[scheduler/schedule-store.5] a store that is away gives them to nobody', async t => {
+  const store = new MemoryStore()
+  store.isShared = true
+  store.problem = 'the store refuses a command: OOM'
+  const { adopt, start, pass, calls, schedules, logs, close } = bed({}, store)
+  const fn = scheduled('a', { everySeconds: 1 })
+  adopt(fn)
+  await start()
+  await pass(TAKEOVER_MS + 2000)
+  t.same(calls, [])
+  t.same(logs, ['warn no gateway can run the schedules: the store refuses a command: OOM'], 'logged once')
+  await t.rejects(schedules.runNow(fn), { code: 'RUNTIME_DOWN', message: 'the store refuses a command: OOM' })
+  store.problem = null
+  await pass(TAKEOVER_MS)
+  t.ok(calls.length > 0)
+  await close()
+})
+
 t.test('[scheduler/schedule-store.6] a store that fails is told once, and the schedules run on', async t => {
   const store = new MemoryStore()
   const it = bed({}, store)
