@@ -12,6 +12,8 @@ command -v phpunit >/dev/null 2>&1 || wanted="$wanted phpunit"
 go version >/dev/null 2>&1 || wanted="$wanted golang-go"
 cargo -V >/dev/null 2>&1 || wanted="$wanted cargo"
 command -v redis-server >/dev/null 2>&1 || wanted="$wanted redis-server"
+# Recipes of the documentation leave out a language without its driver.
+[ -d /usr/share/php/libphp-phpmailer ] || wanted="$wanted libphp-phpmailer"
 # Tests of pages are left out without a browser, and say so.
 [ -n "${FNGW_TEST_CHROMIUM:-}" ] || command -v chromium-headless-shell >/dev/null 2>&1 || command -v chromium >/dev/null 2>&1 ||
   command -v google-chrome >/dev/null 2>&1 || wanted="$wanted chromium"

@@ -4,22 +4,27 @@ import type { Test } from 'tap'
 import { missingToolchain } from '../helpers/compiled.ts'
 import { type DocBlock, readDocBlocks } from './blocks.ts'
 import { readPage } from './pages.ts'
-import { DocSession } from './session.ts'
+import { DocSession, type DocSessionOptions } from './session.ts'
 
-/** Follows a page in a temporary folder. */
-export async function followPage(t: Test, page: string): Promise<void> {
-  const session = new DocSession()
+/** Follows a page in a temporary folder. The gateway runs until the test ends. */
+export async function followPage(t: Test, page: string, options: DocSessionOptions = {}): Promise<DocSession> {
+  const session = new DocSession(options)
   t.teardown(() => session.end())
   await followBlocks(t, page, session)
+  return session
+}
+
+/** Languages of the tabs of a page whose toolchain is installed. */
+export function languagesOf(...pages: string[]): string[] {
+  const tabs = pages.flatMap(page => readDocBlocks(readPage(page))).filter(({ isTab }) => isTab)
+  const isMissing = (language: string): boolean =>
+    (language === 'go' || language === 'rust') && missingToolchain(language) !== null
+  return [...new Set(tabs.map(({ language }) => language))].filter(language => !isMissing(language))
 }
 
 /** Follows pages with tabs one after another in one folder, where one gateway serves the functions of every language. */
 export function followTabs(t: Test, pages: readonly string[]): void {
-  const tabs = pages.flatMap(page => readDocBlocks(readPage(page))).filter(({ isTab }) => isTab)
-  const isMissing = (language: string): boolean =>
-    (language === 'go' || language === 'rust') && missingToolchain(language) !== null
-  const languages = new Set(tabs.map(({ language }) => language).filter(language => !isMissing(language)))
-  const session = new DocSession({ languages: [...languages] })
+  const session = new DocSession({ languages: languagesOf(...pages) })
   t.teardown(() => session.end())
   for (const page of pages)
     t.test(`[docs.1, docs.2, docs.15] ${page} does what it says, in each language of its tabs`, t =>

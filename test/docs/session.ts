@@ -1,8 +1,10 @@
 /** Does what a page says, from its first block to its last, in a folder of its own. Owner: page docs. */
 
-import { spawnSync } from 'node:child_process'
-import { chmodSync, cpSync } from 'node:fs'
-import { join } from 'node:path'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, cpSync, mkdirSync, symlinkSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { FNGW, type RunningCli, startCli, toEnv } from '../helpers/cli.ts'
 import { shareCrates } from '../helpers/compiled.ts'
@@ -23,6 +25,9 @@ const DAEMON_PORT = /(?<=\b(?:tcp|tls):\/\/127\.0\.0\.1:)\d+/g
 const DAEMON = /^((?:\w+=\S+ )*)(?:npx )?fngw (daemon\b.*)$/
 
 const FUNCTIONS = 'functions/'
+/** Commands that name a function. */
+const NAMED = /\bfngw (?:invoke|jobs create|schedule run) (?=\w)/g
+
 /** Of the gateway of a page with tabs, where a request may wait for a build on a busy machine. */
 const TAB_SETTINGS = { FN_RUNTIMES: 'node,python,php,lua,go,rust', FN_DEPS_WAIT_MS: '150000' }
 
@@ -30,6 +35,17 @@ const TAB_SETTINGS = { FN_RUNTIMES: 'node,python,php,lua,go,rust', FN_DEPS_WAIT_
 export interface DocResult {
   failure?: string
   notRun?: string
+}
+
+export interface DocSessionOptions {
+  /** A folder of the checkout that becomes the folder of the page. */
+  app?: string
+  /** Of the tabs of the page; each has the page's functions in a separate folder, below one gateway. */
+  languages?: readonly string[]
+  /** Where servers of the test listen, by the addresses that the page shows. */
+  addresses?: Readonly<Record<string, string>>
+  /** Packages of the checkout that the functions of the page find, so that none is downloaded. */
+  packages?: readonly string[]
 }
 
 export class DocSession {
@@ -54,14 +70,17 @@ export class DocSession {
   readonly #daemonPorts = new Map<string, string>()
 
   readonly #languages: readonly string[]
+  readonly #addresses: Readonly<Record<string, string>>
 
-  /**
-   * @param app - a folder of the checkout that becomes the folder of the page
-   * @param languages - of the tabs of the page; each has the page's functions in a separate folder, below one gateway
-   */
-  constructor({ app, languages = [] }: { app?: string; languages?: readonly string[] } = {}) {
+  constructor({ app, languages = [], addresses = {}, packages = [] }: DocSessionOptions = {}) {
     if (app !== undefined) cpSync(join(PROJECT, app), this.#folder, { recursive: true })
     this.#languages = languages
+    this.#addresses = addresses
+    for (const name of packages) {
+      const link = join(this.#folder, 'node_modules', name)
+      mkdirSync(dirname(link), { recursive: true })
+      symlinkSync(join(PROJECT, 'node_modules', name), link)
+    }
     for (const name of ['fngw', 'npx']) chmodSync(this.#home.path(`bin/${name}`), 0o755)
   }
 
@@ -152,9 +171,11 @@ export class DocSession {
     const shown = readSession(text)
     // One shell for all, so that a variable that a line sets is there for the next.
     const script = shown.map(({ command }) => `${command}\nprintf '\\036'`).join('\n')
-    const ofLanguage = language === null ? script : script.replaceAll(SHOWN_ADDRESS, `$&/${toFolder(language)}`)
+    const folder = language === null ? '' : toFolder(language)
+    const ofLanguage =
+      language === null ? script : script.replaceAll(SHOWN_ADDRESS, `$&/${folder}`).replaceAll(NAMED, `$&${folder}/`)
     const { output, stderr } = await this.#bash(ofLanguage, 'shown')
-    const printed = (language === null ? output : output.replaceAll(`/${toFolder(language)}/`, '/')).split('\x1e')
+    const printed = (language === null ? output : output.replaceAll(`${folder}/`, '')).split('\x1e')
     const wrong = shown.findIndex((one, i) => !isAsShown(printed[i] ?? '', one.output))
     if (wrong === -1) return {}
     const one = shown[wrong]!
@@ -164,19 +185,17 @@ export class DocSession {
   async #bash(script: string, curl: string): Promise<{ status: number | null; output: string; stderr: string }> {
     if (this.#stale !== null && this.#restart !== null) await this.#renew(this.#stale, this.#restart)
     const address = this.#gateway?.url.slice('http://'.length)
-    const { status, stdout, stderr } = spawnSync(
-      'bash',
-      ['-c', address ? script.replace(SHOWN_ADDRESS, address) : script],
-      {
-        cwd: this.#folder,
-        env: {
-          ...toEnv({ PATH: `${this.#home.path('bin')}:${process.env.PATH}`, CURL_HOME: this.#home.path(curl) }),
-          ...(address !== undefined && { FN_PORT: address.split(':')[1] }),
-        },
-        encoding: 'utf8',
-        timeout: 160_000,
+    const child = spawn('bash', ['-c', this.#toServers(address ? script.replace(SHOWN_ADDRESS, address) : script)], {
+      cwd: this.#folder,
+      env: {
+        ...toEnv({ PATH: `${this.#home.path('bin')}:${process.env.PATH}`, CURL_HOME: this.#home.path(curl) }),
+        ...(address !== undefined && { FN_PORT: address.split(':')[1] }),
       },
-    )
+      stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: 160_000,
+    })
+    const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
+    const status = child.exitCode
     // Lines of an HTTP head end in CR LF.
     const output = stdout.replaceAll('\r\n', '\n')
     return { status, output: address ? output.replaceAll(address, '127.0.0.1:8080') : output, stderr }
@@ -184,7 +203,8 @@ export class DocSession {
 
   async #start(env: Record<string, string>, args: string[]): Promise<void> {
     this.#args = args
-    const all = { ...shareCrates(), ...(this.#languages.length > 0 && TAB_SETTINGS), ...env }
+    const real = Object.entries(env).map(([name, value]) => [name, this.#toServers(value)])
+    const all = { ...shareCrates(), ...(this.#languages.length > 0 && TAB_SETTINGS), ...Object.fromEntries(real) }
     await this.#open(() => startCli([...args, '--port', '0'], { cwd: this.#folder, env: all }))
   }
 
@@ -198,7 +218,11 @@ export class DocSession {
   }
 
   #toReal(text: string): string {
-    return text.replace(DAEMON_PORT, port => this.#daemonPorts.get(port) ?? port)
+    return this.#toServers(text).replace(DAEMON_PORT, port => this.#daemonPorts.get(port) ?? port)
+  }
+
+  #toServers(text: string): string {
+    return Object.entries(this.#addresses).reduce((all, [shown, real]) => all.replaceAll(shown, real), text)
   }
 
   async #open(start: () => Promise<RunningCli>): Promise<void> {
