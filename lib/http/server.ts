@@ -368,6 +368,8 @@ function toRefusal(error: NodeJS.ErrnoException & { rawPacket?: Buffer; bytesPar
       // Only when the packet begins with it: behind an earlier request it cannot be distinguished from noise.
       if ((error.bytesParsed ?? 0) <= MAX_METHOD_BYTES && METHOD.test(start)) return notImplemented()
       break
+    case 'HPE_INVALID_URL':
+      return new GatewayError('BAD_REQUEST', 'malformed request: non-ASCII characters in the URL must be percent-encoded')
   }
   return new GatewayError('BAD_REQUEST', 'malformed request')
 }

@@ -182,7 +182,11 @@ function checkValue(
   check: Check,
 ): Difference | null {
   if (body === null) return check(null)
-  if (!isUtf8(body)) return { name: 'body', text: 'is not UTF-8 text' }
+  if (!isUtf8(body)) {
+    if (isTextType(type)) return { name: 'body', text: 'is not UTF-8 text' }
+    // One character for each byte, so that maxLength limits the bytes.
+    return check(body.toString('latin1'))
+  }
   const text = body.toString('utf8')
   if (isJsonType(type)) {
     const parsed = orNull((): { value: unknown } => ({ value: JSON.parse(text) }))
@@ -195,6 +199,11 @@ function checkValue(
     fields[name] = known === undefined ? value : [...[known].flat(), value]
   }
   return check(readTexts(fields, Object.keys(fields), parameters, null))
+}
+
+/** True for types whose content is text: other content may be any bytes. */
+function isTextType(type: string): boolean {
+  return isJsonType(type) || isSameType(type, FORM_TYPE) || /^\s*text\//i.test(type)
 }
 
 /** True for the same type without its parameters; one kind of JSON is as good as another. */

@@ -2,7 +2,7 @@
 
 import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, posix } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import type { FunctionVersion, SchemaFileRef } from '../core/catalog.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
@@ -111,7 +111,11 @@ export class SchemaStore {
 
   async #compile(fn: FunctionVersion): Promise<Checked> {
     const file = this.fileOf(fn)
-    if (fn.schema === null) return toUnusable(fn, 'it has no schema.json', 'Write one, or remove invoke.validate.')
+    if (fn.schema === null) {
+      const name = posix.basename(fn.entryFile).replace(/\.[^.]+$/, '.schema.json')
+      const hint = `Write ${name} ({} accepts every request), or remove invoke.validate.`
+      return toUnusable(fn, `it has no schema file (${name})`, hint)
+    }
     if (file === null) return toUnusable(fn, `${fn.schema.path} cannot be used`, 'Fix it, or remove invoke.validate.')
     // Requests go on while many are compiled.
     if (this.#compiled % CHECKS_PER_TURN === 0) await setImmediate()

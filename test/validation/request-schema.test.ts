@@ -28,6 +28,9 @@ const texts = (
 const body = (schema: RequestSchema, text: string | null, type: string | null = 'application/json', method = 'POST') =>
   schema.checkBody(method, type, text === null ? null : Buffer.from(text))
 
+/** Three bytes that are not UTF-8. */
+const PNG = Buffer.from([0x89, 0x50, 0xff])
+
 t.test('[validation/request-schema.1] texts are read as what their schema says, and only then', async t => {
   const schema = make({
     query: {
@@ -136,6 +139,14 @@ t.test('[validation/request-schema.3] bodies: JSON by default, absent ones are n
   const plain = make({ body: { type: 'string', maxLength: 3, contentMediaType: 'text/plain' } })
   t.equal(body(plain, 'abc', 'text/plain;charset=utf-8'), null)
   t.match(body(plain, 'abcd', 'text/plain'), { message: /^body must be at most 3 characters long/ })
+  const bytes = (type: string, sent = type) =>
+    make({ body: { type: 'string', maxLength: 3, contentMediaType: type } }).checkBody('POST', sent, PNG)?.message
+  t.equal(bytes('image/png'), undefined)
+  for (const type of ['text/csv', 'application/json', 'application/x-www-form-urlencoded'])
+    t.equal(bytes(type), 'body is not UTF-8 text', type)
+  const limited = make({ body: { type: 'string', maxLength: 2, contentMediaType: 'image/png' } })
+  t.match(limited.checkBody('POST', 'image/png', PNG), { message: /^body must be at most 2 characters long/ })
+  t.match(limited.checkBody('POST', 'image/gif', PNG), { status: 415 })
 })
 
 t.test('[validation/request-schema.4] a method has its own sections; HEAD those of GET', async t => {
@@ -161,6 +172,9 @@ t.test('[validation/request-schema.5] answers', async t => {
   t.equal(check(404, '{}'), 'body.error is required')
   t.equal(check(500, '{}'), 'body is not allowed')
   t.equal(make({ query: true }).checkResponse('GET', 200, null, Buffer.from('x')), null)
+  const image = make({ responses: { 200: { type: 'string', contentMediaType: 'image/png' } } })
+  t.equal(image.checkResponse('GET', 200, 'image/png', PNG), null)
+  t.match(schema.checkResponse('GET', 200, 'image/png', PNG), { text: /type object/ })
 })
 
 t.test('[validation/request-schema.6] no value holds the gateway up', async t => {

@@ -64,7 +64,8 @@ t.test('[validation/schema-store.2] without a check that can be made every call 
       'SCHEMA_UNUSABLE cut.js',
     ],
   )
-  t.match(check(store, missing, '1'), /^500 .*it has no schema\.json/)
+  t.match(warnings[2]?.hint, /^Write missing\.schema\.json \(\{\} accepts every request\)/)
+  t.match(check(store, missing, '1'), /^500 .*it has no schema file \(missing\.schema\.json\)/)
   t.match(check(store, bad, '1'), /^500 .*bad\.schema\.json cannot be used/)
   t.same(await store.load([missing, bad, cut]), warnings, 'they hold until they are mended')
   t.match(check(new SchemaStore(tree.root), bad, '1'), /^500/, 'nor before anything was read')
