@@ -369,7 +369,10 @@ function toRefusal(error: NodeJS.ErrnoException & { rawPacket?: Buffer; bytesPar
       if ((error.bytesParsed ?? 0) <= MAX_METHOD_BYTES && METHOD.test(start)) return notImplemented()
       break
     case 'HPE_INVALID_URL':
-      return new GatewayError('BAD_REQUEST', 'malformed request: non-ASCII characters in the URL must be percent-encoded')
+      return new GatewayError(
+        'BAD_REQUEST',
+        'malformed request: non-ASCII characters in the URL must be percent-encoded',
+      )
   }
   return new GatewayError('BAD_REQUEST', 'malformed request')
 }

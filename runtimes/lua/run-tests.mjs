@@ -10,6 +10,7 @@ import { Budget } from './budget.mjs'
 import { LuaFunction, prepare } from './function.mjs'
 import { Guard } from './guard.mjs'
 import { LoadError } from './loader.mjs'
+import { createTestModule } from './testing/fngw-test.mjs'
 import { loadVm } from './vm.mjs'
 
 const { report, root, dir, files, keys, timeoutMs, memoryMb } = JSON.parse(process.argv[2] ?? '{}')
@@ -23,6 +24,7 @@ const shared = new SharedArrayBuffer(3 * Int32Array.BYTES_PER_ELEMENT)
 new Int32Array(shared).set([0, 1, memoryMb * 1024])
 const guard = new Guard(memoryMb * MIB, new Budget(shared, new Int32Array(2)), () => {})
 const vm = loadVm(guard)
+const addTestModule = createTestModule(vm, guard)
 const env = Object.fromEntries(keys.map((/** @type {string} */ key) => [key, process.env[key] ?? '']))
 const counts = { passed: 0, failed: 0, skipped: 0 }
 
@@ -42,6 +44,7 @@ function runTest(entry, name) {
       else if (kind === 'stdout' || kind === 'stderr') process.stdout.write(body || text)
     },
   })
+  addTestModule(prepared.state)
   try {
     guard.begin(performance.now() + timeoutMs)
     const start = { key: 'lua/test', name: 'test', version: null, root, dir, entry, adapter: null, env }

@@ -63,6 +63,8 @@ export function createState({ vm, guard, host }) {
     writer,
     /** @param {any} L @param {import('./files.mjs').Source} source */
     compileFile: (L, source) => chunks.compileFile(L, source),
+    /** @param {string} name @param {(L: any) => number} opener */
+    preload: (name, opener) => chunks.preload(name, opener),
   }
 }
 

@@ -97,11 +97,24 @@ final class TestHandler extends TestCase {
 }
 `,
   'php/fn.config.json': '{ "invoke": { "methods": ["POST"] } }',
-  'lua/handler.lua': 'local count = 0\nfunction handler() count = count + 1 return { count = count } end\n',
+  'lua/handler.lua': `
+local count = 0
+function handler(event)
+  count = count + 1
+  return { status = event.method == "PUT" and 201 or 200, headers = { ["x-a"] = { "1", "2" } }, body = { count = count, q = event.query.q, body = event.body } }
+end
+`,
   'lua/handler.test.lua': `
 require("handler")
-function test_first() assert(handler({}).count == 1) end
-function test_second() assert(handler({}).count == 1) end
+function test_first() assert(handler({ query = {} }).body.count == 1) end
+function test_second() assert(handler({ query = {} }).body.count == 1) end
+function test_request()
+  local gateway = require("fngw_test").gateway
+  local response = gateway.inject("/lua", { method = "PUT", query = { q = { "a b", "\u00fc&" } }, body = { n = 1 } })
+  assert(response.status == 201 and response.headers["x-a"] == "1, 2", response:text())
+  assert(response:json().q[2] == "\u00fc&" and response:json().body == '{"n":1}', response.body)
+  assert(gateway.inject("/none").status == 404)
+end
 function test_endless() while true do end end
 `,
   'lua/fn.config.json': '{ "timeout_ms": 200 }',
@@ -121,7 +134,7 @@ t.test('[bin/test.1, bin/test.2, bin/test.3, bin/test.5] one run over the langua
     ],
   )
   t.match(byRuntime('python'), [{ files: ['py/handler.test.py'], passed: 2, failed: 1, skipped: 1 }])
-  t.match(byRuntime('lua'), [{ passed: 2, failed: 1, problem: null }])
+  t.match(byRuntime('lua'), [{ passed: 3, failed: 1, problem: null }])
   t.match(run.stderr, /failed {2}test_endless: .*200 ms|failed {2}test_endless: .*time/)
   if (isThere('phpunit')) t.match(byRuntime('php'), [{ runner: 'phpunit', passed: 2, failed: 0, problem: null }])
   else t.match(byRuntime('php'), [{ problem: /composer require --dev phpunit/ }])

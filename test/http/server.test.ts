@@ -356,6 +356,16 @@ t.test('[http/public.40] at the limit of open files the health still answers, an
   for (const client of [...clients, ...spare]) client.socket.destroy()
 })
 
+t.test('[http/public.10] raw characters outside ASCII are refused with what to do', async t => {
+  const { open } = await serve(t)
+  const connection = await open()
+  connection.write('GET /a?name=J\u00f6rg HTTP/1.1\r\nHost: h\r\n\r\n')
+  await connection.closed()
+  t.match(parseAnswers(connection.text), [
+    { status: 400, body: /non-ASCII characters in the URL must be percent-encoded/ },
+  ])
+})
+
 t.test('[http/public.12] a malformed request never gets in front of an earlier answer', async t => {
   for (const bad of ['nonsense\r\n\r\n', 'GET /a HTTP/1.1\r\n\r\n', `${POST}Content-Length: x\r\n\r\n`]) {
     const { open, runtime } = await serve(t)
