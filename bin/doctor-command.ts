@@ -60,8 +60,8 @@ async function examineAll(options: GatewayOptions, flags: DoctorFlags, output: O
         if (state === 'began') output.note(`${action} ${output.clean(key)} ...`)
       })
       const { functionsRoot, host, port, controlPort } = gateway.settings
-      const fixed = flags.fix === true ? fixState(functionsRoot) : []
-      const checks = await gateway.doctor({ loads })
+      const { fixed, problems } = flags.fix === true ? fixState(functionsRoot) : { fixed: [], problems: [] }
+      const checks = [...(await gateway.doctor({ loads })), ...problems]
       const ports = [await checkPort('port.public', functionsRoot, host, port)]
       if (controlPort !== null && controlPort !== 0)
         ports.push(await checkPort('port.control', functionsRoot, host, controlPort))
@@ -91,16 +91,23 @@ function toExitCode(checks: readonly DoctorCheck[]): 0 | 1 | 2 {
 }
 
 /** Removes what a gateway left that was killed. */
-function fixState(root: string): string[] {
+function fixState(root: string): { fixed: string[]; problems: DoctorCheck[] } {
   const lock = new RootLock(new OwnFolder(root, '.svc'), systemClock)
   const fixed: string[] = []
-  if (lock.look()?.isAlive === false && lock.acquire() === null) {
-    lock.release()
-    fixed.push('removed the lock of a gateway that has ended (.svc/gateway.lock)')
+  const problems: DoctorCheck[] = []
+  try {
+    if (lock.look()?.isAlive === false && lock.acquire() === null) {
+      lock.release()
+      fixed.push('removed the lock of a gateway that has ended (.svc/gateway.lock)')
+    }
+  } catch (error) {
+    // A link in its place, or a folder that cannot be written.
+    const message = `the lock was left as it is: ${(error as Error).message}`
+    problems.push({ id: 'state.fix', status: 'error', message, fix: 'Remove it by hand.' })
   }
   const records = removeDeadRecords(root)
   if (records > 0) fixed.push(`removed the records of gateways that have ended (.svc/gateways: ${records})`)
-  return fixed
+  return { fixed, problems }
 }
 
 async function checkPort(

@@ -104,6 +104,9 @@ export function addServe(program: Command, name: ServeName, options: ProgramOpti
     const dir = takeFolder(flags, typed)
     const gateway = toGatewayOptions(command, dir, defaults)
     gateway.debug = toDebugOptions(flags)
+    // Also with FN_ENV=development: a debugger runs any code.
+    if (name === 'run' && gateway.debug !== null)
+      throw new UsageError('handlers are debugged in development only: use fngw dev')
     const { host, runtimeImage } = readSettings(gateway)
     const url = outside?.url ?? toUrl(host)
     if (!isLoopback(url)) gateway.defaults = { ...gateway.defaults, uiEnabled: false }

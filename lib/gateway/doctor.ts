@@ -1,7 +1,7 @@
 /** The checks of `fngw doctor` and `GET /_fn/doctor`: the machine, the settings, the tree, and whether functions load. Owner: page gateway/doctor. */
 
 import { execFile } from 'node:child_process'
-import { accessSync, constants, existsSync, readFileSync, readlinkSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, lstatSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -247,7 +247,12 @@ function checkFolders(root: string): DoctorCheck[] {
       : check(id, `${path} can be ${can}`)
   const unchangeable = 'the console and the API cannot change functions'
   const functions = checkFolder('folder.functions', root, 'read and written', unchangeable, 'warning')
-  if (!existsSync(state)) return [functions]
+  const stats = lstatSync(state, { throwIfNoEntry: false })
+  if (stats?.isSymbolicLink()) {
+    const message = `${state} is a symbolic link, which is not followed: jobs, schedules and logs are not kept`
+    return [functions, check('folder.state', message, 'error', 'Replace it by a folder, or mount one there.')]
+  }
+  if (stats === undefined) return [functions]
   return [functions, checkFolder('folder.state', state, 'written', 'jobs, schedules and logs are not kept', 'error')]
 }
 

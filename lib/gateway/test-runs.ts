@@ -343,7 +343,7 @@ function reportOf({ folder }: TestRequest, name: string): string {
 }
 
 function toXml(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;')
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')
 }
 
 // Reports of the runners.

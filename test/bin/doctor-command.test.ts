@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { spawnSync } from 'node:child_process'
@@ -72,4 +72,21 @@ t.test('[bin/doctor.3] --fix removes what a killed gateway left, and nothing els
   t.notOk(existsSync(tree.path('.svc/gateway.lock')))
   t.notOk(existsSync(tree.path('.svc/gateways/old-1.json')))
   t.ok(existsSync(tree.path('.svc/jobs/kept')))
+})
+
+t.test('[bin/doctor.3] --fix follows no link, and reports what it cannot remove', async t => {
+  const lock = JSON.stringify({ ...deadMark(), id: '0123456789abcdef', since: 1 })
+  const tree = makeTree({ 'functions/good.lua': 'function handler() return 1 end\n', 'functions/.svc/kept': 'x', lock })
+  t.teardown(tree.cleanup)
+  symlinkSync('../../lock', tree.path('functions/.svc/gateway.lock'))
+  const words = ['doctor', 'functions', '--no-load', '--json', '--fix']
+  const { status, stdout } = runCli(words, { cwd: tree.root, env: LUA })
+  t.equal(status, 2)
+  const { checks, fixed } = JSON.parse(stdout) as Report
+  t.same(fixed, [])
+  t.match(
+    checks.find(({ id }) => id === 'state.fix'),
+    { status: 'error', message: /^the lock was left as it is: \.svc\/gateway\.lock is a symbolic link/ },
+  )
+  t.equal(readFileSync(tree.path('lock'), 'utf8'), lock)
 })

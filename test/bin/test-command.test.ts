@@ -84,6 +84,16 @@ class HandlerTest(unittest.TestCase):
     def test_skipped(self):
         pass
 `,
+  // For pytest a bracket in an argument begins parameters.
+  'items/[id].py': 'def handler(event):\n    return {"id": event["params"]["id"]}\n',
+  'items/[id].test.py': `
+import unittest
+from fngw_test import gateway
+
+class ItemTest(unittest.TestCase):
+    def test_request(self):
+        self.assertEqual(gateway.inject("/items/7").json(), {"id": "7"})
+`,
   'php/handler.php': '<?php function handler(array $event): array { return json_decode($event["body"], true); }\n',
   'php/handler.test.php': `<?php
 use PHPUnit\\Framework\\TestCase;
@@ -133,7 +143,10 @@ t.test('[bin/test.1, bin/test.2, bin/test.3, bin/test.5] one run over the langua
       { runner: 'node:test', files: ['users/[id].test.ts'], failed: 0, problem: null },
     ],
   )
-  t.match(byRuntime('python'), [{ files: ['py/handler.test.py'], passed: 2, failed: 1, skipped: 1 }])
+  t.match(byRuntime('python'), [
+    { files: ['items/[id].test.py'], passed: 1, failed: 0 },
+    { files: ['py/handler.test.py'], passed: 2, failed: 1, skipped: 1 },
+  ])
   t.match(byRuntime('lua'), [{ passed: 3, failed: 1, problem: null }])
   t.match(run.stderr, /failed {2}test_endless: .*200 ms|failed {2}test_endless: .*time/)
   if (isThere('phpunit')) t.match(byRuntime('php'), [{ runner: 'phpunit', passed: 2, failed: 0, problem: null }])

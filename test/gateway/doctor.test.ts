@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { createGateway, type DoctorCheck, type GatewayOptions } from '../../lib/index.ts'
 import { startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
@@ -110,6 +110,15 @@ t.test(
       t.match(find(`tool.${name}`), [{ status: 'warning', fix: String }], name)
   },
 )
+
+t.test('[gateway/doctor.4] a state folder that is a link', async t => {
+  const { tree, gateway } = await examine(t, { 'root/a.lua': 'function handler() end\n' }, { runtimes: ['lua'] })
+  rmSync(tree.path('.svc'), { recursive: true, force: true })
+  symlinkSync(tree.path('root'), tree.path('.svc'))
+  const checks = await gateway.doctor()
+  const found = checks.find(({ id }) => id === 'folder.state')
+  t.match(found, { status: 'error', message: /\.svc is a symbolic link, which is not followed/ })
+})
 
 t.test('[gateway/doctor.4] warnings of the tree have the severity of what they break', async t => {
   const files = {
