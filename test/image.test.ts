@@ -3,13 +3,13 @@
  * that are tried can be named: FNGW_TEST_IMAGE_TARGETS=minimal,python.
  */
 import { chmodSync, readFileSync, statSync } from 'node:fs'
-import net from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { fetchPage } from './helpers/chromium.ts'
 import { startCli } from './helpers/cli.ts'
+import { freePort } from './helpers/program.ts'
 import { openPodman, type Podman } from './podman.ts'
 import { makeTree } from './helpers/tree.ts'
 
@@ -297,13 +297,4 @@ function sizeOf(t: Test, podman: Podman, image: string): { total: number; node: 
   const node = gzipSync(readFileSync(join(mounted, 'usr/local/bin/node')), { level: 6 }).length
   podman.run('image', 'unmount', image)
   return { total: layers.reduce((sum, layer) => sum + layer.size, 0), node }
-}
-
-function freePort(): Promise<number> {
-  return new Promise(resolve => {
-    const server = net.createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as net.AddressInfo
-      server.close(() => resolve(port))
-    })
-  })
 }

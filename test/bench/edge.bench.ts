@@ -6,10 +6,10 @@
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { freePort } from '../helpers/program.ts'
 import { QuietRounds } from './foreign.ts'
 import { hasWrk, load, median, usageOf } from './load.ts'
 import type { BenchRow } from './rows.ts'
@@ -31,15 +31,6 @@ const PEERS: Record<string, (port: number, up: number) => string> = {
     const app = fastify()
     app.register(proxy, { upstream: 'http://127.0.0.1:${up}' })
     app.listen({ port: ${port}, host: '127.0.0.1' })`,
-}
-
-function freePort(): Promise<number> {
-  return new Promise(resolve => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number }
-      server.close(() => resolve(port))
-    })
-  })
 }
 
 async function untilServed(url: string): Promise<void> {

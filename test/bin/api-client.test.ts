@@ -1,7 +1,8 @@
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
-import { type AddressInfo, createServer as createTcpServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { ApiClient, NoGatewayError } from '../../bin/api-client.ts'
+import { freePort } from '../helpers/program.ts'
 
 /** A server with these answers, and what it was asked. */
 async function serve(t: import('tap').Test, listener: RequestListener) {
@@ -15,15 +16,6 @@ async function serve(t: import('tap').Test, listener: RequestListener) {
   await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
   t.teardown(() => server.close())
   return { asked, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
-}
-
-/** A port on which nobody listens. */
-async function freePort(): Promise<number> {
-  const server = createTcpServer()
-  await new Promise<void>(done => server.listen(0, '127.0.0.1', done))
-  const { port } = server.address() as AddressInfo
-  await new Promise(done => server.close(done))
-  return port
 }
 
 const outcome = (promise: Promise<unknown>): Promise<unknown> =>

@@ -3,11 +3,11 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import type { Test } from 'tap'
+import { freePort } from './program.ts'
 
 /** Why tests with a server are left out; false where they run. */
 export const WITHOUT_REDIS =
@@ -23,15 +23,6 @@ export interface RedisBed {
   begin(): Promise<void>
   /** For looks at keys. */
   client(): Redis
-}
-
-function freePort(): Promise<number> {
-  return new Promise(resolve => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number }
-      server.close(() => resolve(port))
-    })
-  })
 }
 
 /** @param args - such as `--requirepass x`; it keeps every write by default */
