@@ -2,7 +2,7 @@
  * A gateway as one of several that share jobs and schedules through a store. Loaded only where `FN_STORE_URL` is set.
  * Spec: page fleet/fleet.
  *
- *   start ─► connect, check the server ─► report to the others ─► take jobs, ask for the lease of the schedules
+ *   start ─► connect, check the server ─► report to the others ─► take jobs and runs, ask for the lease of the schedules
  */
 
 import { randomBytes } from 'node:crypto'
@@ -11,12 +11,13 @@ import { hostname } from 'node:os'
 import type { Settings } from '../config/settings.ts'
 import type { Clock } from '../core/clock.ts'
 import { getOrMake } from '../core/collections.ts'
-import type { Warning } from '../core/errors.ts'
+import { GatewayError, type Warning } from '../core/errors.ts'
 import { FolderReader } from '../files/folder-content.ts'
 import { HISTORY_FORMAT } from '../observe/history-report.ts'
 import { packageFile } from '../runtime/package-files.ts'
 import { FleetConsole } from './fleet-console.ts'
 import { FleetJobs, type FleetJobsOptions } from './fleet-jobs.ts'
+import { FleetRuns, type FleetRunsOptions } from './fleet-runs.ts'
 import { type ChangeReach, type Member, type MemberReport, Members } from './members.ts'
 import { type GatewayReply, GatewayRequests } from './gateway-requests.ts'
 import { ScheduleLease } from './schedule-lease.ts'
@@ -25,10 +26,12 @@ import { importOptional, Store } from './fleet-store.ts'
 /** Files that installs write beside a function: with them a gateway would get another release by running. */
 const WRITTEN_FILES = ['package-lock.json', 'requirements.lock.txt', 'composer.lock']
 const DIGEST_CHARS = 12
-/** Milliseconds that a run at another gateway may take beyond the time limit of its function: it may wait for a slot. */
-const RUN_WAIT_MS = 30_000
+/** Milliseconds that a run may take beyond the time limit of its function: it may wait for a gateway with room, and for a slot. */
+const RUN_WAIT_MS = 60_000
 /** Milliseconds in which another gateway sends its history. */
 const HISTORY_MS = 1000
+/** Seconds in which another gateway leads the schedules. */
+const LEAD_SECONDS = '10'
 
 interface FleetOptions {
   settings: Settings
@@ -73,8 +76,7 @@ export class Fleet {
         await this.#adopting
       },
     })
-    const isThere = (id: string): boolean => this.#members.list().some(one => one.id === id && !one.isGone)
-    this.#requests = new GatewayRequests({ ...{ store, clock, isThere }, id: this.id })
+    this.#requests = new GatewayRequests({ ...{ store, clock }, id: this.id, isThere: id => this.#isThere({ id }) })
     this.console = new FleetConsole(store)
     this.lease = new ScheduleLease({ store, clock, id: this.id, rivals: () => this.#members.rivals() })
   }
@@ -127,6 +129,12 @@ export class Fleet {
     return new FleetJobs({ ...options, store: this.store, id: this.id, hasOthers }, this.#bullmq)
   }
 
+  createRuns(options: Omit<FleetRunsOptions, 'store' | 'id' | 'release' | 'isThere'>): FleetRuns {
+    const release = (): string => this.#release
+    const isThere: FleetRunsOptions['isThere'] = which => this.#isThere(which)
+    return new FleetRuns({ ...options, store: this.store, id: this.id, release, isThere }, this.#bullmq)
+  }
+
   /** Follows changes of other gateways. Called before the tree is read; never rejects. */
   follow(reload: () => Promise<void>): Promise<void> {
     this.#reload = reload
@@ -148,11 +156,26 @@ export class Fleet {
     this.#requests.serve('run', run)
   }
 
-  /** Has a schedule run by the gateway that runs it. @returns null when that is this one, or none */
+  /**
+   * Has a schedule run through the gateway that leads it.
+   * @returns null when that is this one, or schedules are switched off at all gateways
+   * @throws GatewayError of that gateway; RUNTIME_DOWN while none leads
+   */
   async runElsewhere(key: string, timeoutMs: number): Promise<GatewayReply | null> {
     const holder = await this.lease.holderOf(key)
-    if (holder === null || holder === this.id) return null
-    return this.#requests.ask(holder, 'run', key, timeoutMs + RUN_WAIT_MS)
+    if (holder === this.id) return null
+    if (holder !== null) return this.#requests.ask(holder, 'run', key, timeoutMs + RUN_WAIT_MS)
+    if (!this.#members.list().some(({ isGone, canLead }) => !isGone && canLead)) return null
+    const message = 'no gateway leads the schedules at the moment, another one takes over'
+    throw new GatewayError('RUNTIME_DOWN', message, { headers: { 'Retry-After': LEAD_SECONDS } })
+  }
+
+  /** Whether a gateway that has not ended has an id, or runs the schedules of a release. */
+  #isThere(which: { id: string } | { release: string }): boolean {
+    return this.#members.list().some(({ id, isGone, state, release, canLead }) => {
+      if ('id' in which) return id === which.id && !isGone
+      return release === which.release && !isGone && canLead && state === 'ready'
+    })
   }
 
   /** @param read - the history of this gateway over a window, in `HISTORY_FORMAT` */

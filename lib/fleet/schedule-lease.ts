@@ -3,11 +3,10 @@
  * contains the lease: a gateway that has lost it without noticing is refused, and a run that it cannot note does not begin.
  * Spec: page fleet/schedule-lease.
  *
- *   newest release   holds `leader`       runs all schedules of its tree     states in `schedules`
- *   an older one     holds `leader:old`   runs those that are not in there   states in `schedules:old`
+ *   newest release   holds `leader`       times all schedules of its tree     states in `schedules`
+ *   an older one     holds `leader:old`   times those that are not in there   states in `schedules:old`
  *
- * A gateway whose role changes (a newer release came, or the newer one is gone) begins nothing more, notes the end of what runs, and
- * then asks for the other lease.
+ * Runs take place at any gateway (fleet-runs.ts), so a lease changes hands while they go on: the next leader follows them.
  */
 
 import { type Clock, Timer } from '../core/clock.ts'
@@ -19,6 +18,7 @@ import {
   toScheduleState,
   toStateRecord,
 } from '../scheduler/schedule-store.ts'
+import { RUNS, toRunId } from './fleet-runs.ts'
 import type { Store } from './fleet-store.ts'
 
 /** Milliseconds for which a lease holds, and between its renewals. */
@@ -39,14 +39,24 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if ARGV[2] == '0' then redis.call('DEL', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 1`
 
+/** A run that was taken meanwhile stays taken. One that is not noted any more must not be taken. */
+const NOTE_RUN = `
+local function note(key, run)
+  if run == '' then return redis.call('HDEL', KEYS[4], key) end
+  local known = redis.call('HGET', KEYS[4], key)
+  if not known or string.match(known, '^%S+') ~= run then redis.call('HSET', KEYS[4], key, run) end
+end`
+
 /**
- * KEYS: lease, states of the newest release, of older ones. ARGV: lease, ms for which states of older releases are kept or '' where there
- * is no older gateway, then key and state in turn; '' deletes.
+ * KEYS: lease, states of the newest release, of older ones, runs. ARGV: lease, ms for which states of older releases are kept or '' where
+ * there is no older gateway, then key, state and run in turn; '' deletes.
  */
-const SAVE = `
+const SAVE = `${NOTE_RUN}
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-for i = 3, #ARGV, 2 do
+for i = 3, #ARGV, 3 do
   local key, state = ARGV[i], ARGV[i + 1]
+  -- An older gateway may follow the run of a schedule that goes.
+  if state ~= '' or ARGV[2] == '' then note(key, ARGV[i + 2]) end
   if state ~= '' then
     redis.call('HSET', KEYS[2], key, state)
   else
@@ -61,12 +71,13 @@ end
 return 1`
 
 /** As SAVE, for an older release: of what the newest one has nothing is written. */
-const SAVE_OLD = `
+const SAVE_OLD = `${NOTE_RUN}
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-for i = 3, #ARGV, 2 do
+for i = 3, #ARGV, 3 do
   if ARGV[i + 1] ~= '' and redis.call('HEXISTS', KEYS[2], ARGV[i]) == 1 then return 0 end
 end
-for i = 3, #ARGV, 2 do
+for i = 3, #ARGV, 3 do
+  if redis.call('HEXISTS', KEYS[2], ARGV[i]) == 0 then note(ARGV[i], ARGV[i + 2]) end
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[3], ARGV[i]) else redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1]) end
 end
 redis.call('PEXPIRE', KEYS[3], ARGV[2])
@@ -107,10 +118,6 @@ export class ScheduleLease implements ScheduleStore {
   #role: Role = 'newest'
   /** Schedules of the newest release, which an older one leaves alone. */
   #elsewhere: ReadonlySet<string> = new Set()
-  /** Keys of runs that were noted and have not ended. */
-  readonly #running = new Set<string>()
-  /** Another role waits: nothing begins any more. */
-  #isYielding = false
   /** Monotonic, ms: until then no other gateway can have it. */
   #heldUntil = 0
   readonly #timer: Timer
@@ -148,8 +155,6 @@ export class ScheduleLease implements ScheduleStore {
       if (isOurs === 0) return { heldBy: `gateway ${lease.slice(0, lease.lastIndexOf('#'))}` }
       this.#lease = lease
       this.#role = role
-      this.#isYielding = false
-      this.#running.clear()
       this.#heldUntil = asked + LEASE_MS
       this.#renewLater()
       const [newest, old] = [await this.#read('schedules'), await this.#read('schedules', 'old')]
@@ -175,21 +180,17 @@ export class ScheduleLease implements ScheduleStore {
   async save(changes: KeptStates): Promise<void> {
     const { store } = this.#options
     const all = [...changes]
-    const begun = all.filter(([key, state]) => state?.running != null && !this.#running.has(key))
-    if (this.#isYielding && begun.length > 0) throw new Error('gateways of another release take over the schedules')
-    // Counted before they are kept: meanwhile the lease must not be given up.
-    for (const [key] of begun) this.#running.add(key)
     for (let at = 0; at < all.length; at += BATCH) {
       if (this.#lease === null) throw new Error('another gateway may lead')
       const words = all
         .slice(at, at + BATCH)
-        .flatMap(([key, state]) => [key, state === null ? '' : JSON.stringify(toStateRecord(state))])
+        .flatMap(([key, state]) => [key, ...(state === null ? ['', ''] : [toText(state), toRunId(key, state)])])
       const isOld = this.#role === 'older'
       const keepMs = isOld || this.#options.rivals().hasOlder ? OLD_STATES_MS : ''
-      const keys = [store.key(...LEASES[this.#role]), store.key('schedules'), store.key('schedules', 'old')]
-      const args = [...keys, this.#lease, keepMs, ...words]
+      const states = [store.key('schedules'), store.key('schedules', 'old')]
+      const args = [store.key(...LEASES[this.#role]), ...states, store.key(...RUNS), this.#lease, keepMs, ...words]
       const isKept = await store
-        .ask(() => (isOld ? this.#scripts.fngwKeepOld(3, ...args) : this.#scripts.fngwKeep(3, ...args)))
+        .ask(() => (isOld ? this.#scripts.fngwKeepOld(4, ...args) : this.#scripts.fngwKeep(4, ...args)))
         .catch(error => {
           this.#lose()
           throw error
@@ -200,8 +201,6 @@ export class ScheduleLease implements ScheduleStore {
       this.#lose()
       throw new Error('another gateway leads')
     }
-    for (const [key, state] of all) if (state?.running == null) this.#running.delete(key)
-    if (this.#isYielding) await this.#yield()
   }
 
   async flush(): Promise<void> {}
@@ -233,15 +232,6 @@ export class ScheduleLease implements ScheduleStore {
     await store.ask(() => this.#scripts.fngwRenew(1, key, lease, 0)).catch(() => {})
   }
 
-  /** Gives the lease up when nothing runs any more, so that no run is taken for one that was interrupted. */
-  async #yield(): Promise<void> {
-    const lease = this.#lease
-    this.#isYielding = true
-    if (this.#running.size > 0 || lease === null) return
-    await this.#giveUp(lease)
-    this.#lose()
-  }
-
   /** Whether this gateway should have another lease, or leave other schedules alone. */
   async #hasOtherRole(): Promise<boolean> {
     const { store } = this.#options
@@ -269,8 +259,9 @@ export class ScheduleLease implements ScheduleStore {
     if (isOurs === 0 || clock.monotonic() + RENEW_MS >= this.#heldUntil) this.#lose()
     else {
       this.#renewLater()
-      const mustYield = this.#isYielding || (await this.#hasOtherRole())
-      if (mustYield && this.#lease === lease) await this.#yield()
+      if (!(await this.#hasOtherRole()) || this.#lease !== lease) return
+      await this.#giveUp(lease)
+      this.#lose()
     }
   }
 
@@ -280,4 +271,8 @@ export class ScheduleLease implements ScheduleStore {
     this.#timer.clear()
     this.onLost?.()
   }
+}
+
+function toText(state: ScheduleState): string {
+  return JSON.stringify(toStateRecord(state))
 }

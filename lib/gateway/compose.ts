@@ -43,6 +43,7 @@ import { RequestIds, toStaticContext } from '../invocation/event.ts'
 import { Invoker, type InvokerOptions } from '../invocation/invoke.ts'
 import type { Fleet } from '../fleet/fleet.ts'
 import type { FleetJobsOptions } from '../fleet/fleet-jobs.ts'
+import type { FleetRuns } from '../fleet/fleet-runs.ts'
 import { CallbackSender } from '../jobs/callback-sender.ts'
 import { FileStore } from '../jobs/file-store.ts'
 import type { JobParts } from '../jobs/job.ts'
@@ -56,7 +57,7 @@ import { findProgram, findTool, toInstallHint } from '../runtime/binaries.ts'
 import type { Debuggers } from '../runtime/debuggers.ts'
 import { packageFile, runtimeFile } from '../runtime/package-files.ts'
 import { Runtimes } from '../runtime/runtimes.ts'
-import { pickPath, toScheduledRequest } from '../scheduler/schedule-runner.ts'
+import { pickPath, type ScheduleRunnerOptions, toScheduledRequest } from '../scheduler/schedule-runner.ts'
 import { FileScheduleStore } from '../scheduler/schedule-store.ts'
 import { Scheduler } from '../scheduler/scheduler.ts'
 import type { SchemaStore } from '../validation/schema-store.ts'
@@ -119,7 +120,7 @@ export function compose(
     routesOf: createRoutesOf(() => catalog().records()),
   }
   const jobs = createJobs(parts)
-  const scheduler = createScheduler(parts)
+  const { scheduler, runs } = createScheduler(parts)
   const control = createControlPlane({
     ...parts,
     ...gateway,
@@ -142,7 +143,20 @@ export function compose(
   /** @returns null for a gateway of one process */
   const createOthers = () => createProcesses(parts, control, handlers.public, listeners)
   return {
-    ...{ calls, dependencies, runtimes, lock, jobs, scheduler, control, listeners, loader, reloader, createOthers },
+    ...{
+      calls,
+      dependencies,
+      runtimes,
+      lock,
+      jobs,
+      scheduler,
+      runs,
+      control,
+      listeners,
+      loader,
+      reloader,
+      createOthers,
+    },
     public: handlers.public,
   }
 }
@@ -283,12 +297,26 @@ function createJobs(parts: CallingParts): JobsPart {
   return jobs
 }
 
-function createScheduler(parts: CallingParts): Scheduler {
-  const { settings, inspect, clock, fleet, journal, lock, calls, requestIds, routesOf } = parts
-  return new Scheduler({
+/** `runs` is null without a fleet, and where schedules are switched off. */
+function createScheduler(parts: CallingParts): { scheduler: Scheduler; runs: FleetRuns | null } {
+  const { settings, inspect, clock, fleet, journal, lock, admission, calls, catalog, requestIds, routesOf } = parts
+  const enabled = settings.schedulerEnabled && !inspect
+  const shared: Omit<ScheduleRunnerOptions, 'store' | 'share'> = {
     clock,
+    call: run => {
+      const { fn, policy } = run
+      const path = pickPath(fn, routesOf(fn, policy.method), toFunctionPath(fn.name, fn.version))
+      return calls.run(toScheduledRequest(run, `schedule-${requestIds.next()}`, path))
+    },
+    onEvent: record => journal.events.emit('schedule', record),
+    onLog: (level, message) => journal.log(level, message),
+  }
+  const functionOf = (key: string): FunctionVersion | null => catalog().functions.get(key) ?? null
+  const runs = enabled ? (fleet?.createRuns({ ...shared, functionOf, admission }) ?? null) : null
+  const scheduler = new Scheduler({
+    ...shared,
+    ...{ enabled, share: runs?.share ?? null },
     tickMs: settings.schedulerIntervalSeconds * 1000,
-    enabled: settings.schedulerEnabled && !inspect,
     persistMs: settings.schedulerPersistIntervalSeconds * 1000,
     store:
       fleet?.lease ??
@@ -299,15 +327,9 @@ function createScheduler(parts: CallingParts): Scheduler {
         lock,
         now: () => clock.wall(),
       }),
-    call: run => {
-      const { fn, policy } = run
-      const path = pickPath(fn, routesOf(fn, policy.method), toFunctionPath(fn.name, fn.version))
-      return calls.run(toScheduledRequest(run, `schedule-${requestIds.next()}`, path))
-    },
     ping: fn => calls.ping(fn),
-    onEvent: record => journal.events.emit('schedule', record),
-    onLog: (level, message) => journal.log(level, message),
   })
+  return { scheduler, runs }
 }
 
 /** Milliseconds for which a program may run that no caller waits for. */

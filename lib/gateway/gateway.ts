@@ -127,7 +127,7 @@ class FunctionGateway implements Gateway {
   /** Reads the tree and starts what it needs. */
   async start(): Promise<void> {
     const { fleet, journal, inspect, lifecycle } = this.#context
-    const { calls, runtimes, jobs, scheduler, reloader, listeners, createOthers } = this.#parts
+    const { calls, runtimes, jobs, scheduler, runs, reloader, listeners, createOthers } = this.#parts
     calls.invoker.spans = await findSpans()
     this.#logWarnings = await journal.open()
     this.#processes = await createOthers()
@@ -138,6 +138,7 @@ class FunctionGateway implements Gateway {
       await fleet?.adoptTree()
       await fleet?.join(() => this.#report())
       await jobs.start()
+      runs?.start()
       await scheduler.start()
       if (this.settings.hotReload) await reloader.watch()
     }
@@ -262,7 +263,7 @@ class FunctionGateway implements Gateway {
 
   async #close(timeoutMs: number, delayMs: number): Promise<void> {
     const { clock, fleet, journal, lifecycle, debuggers } = this.#context
-    const { calls, dependencies, runtimes, lock, jobs, scheduler, control, listeners, reloader } = this.#parts
+    const { calls, dependencies, runtimes, lock, jobs, scheduler, runs, control, listeners, reloader } = this.#parts
     lifecycle.draining = true
     // Code that a debugger has stopped goes on, and its request ends.
     debuggers?.close()
@@ -274,7 +275,7 @@ class FunctionGateway implements Gateway {
     control.close()
     await Promise.all([listeners.close(left()), this.#processes?.close(left())])
     await reloading
-    await Promise.all([jobs.close(left()), scheduler.close(left())])
+    await Promise.all([jobs.close(left()), scheduler.close(left()), runs?.close(left())])
     await fleet?.close()
     await dependencies.close()
     await runtimes.close(left())

@@ -1,7 +1,7 @@
 /**
  * Runs of schedules, from the moment that one is due to the record that is kept of it. Owner: page scheduler/schedule.
  *
- *   due ─► noted on the disk ─► call ─► outcome kept, reported ─► put in the queue again
+ *   due ─► noted in the store ─► call, here or at a gateway of the fleet ─► outcome kept, reported ─► put in the queue again
  *
  * Noted first: a gateway that is killed during a run knows afterwards that it was begun, and does not begin it again.
  */
@@ -27,11 +27,28 @@ export interface ScheduledRun {
   signal: AbortSignal
 }
 
+/** A run that was noted, for the gateways of a fleet. */
+export interface SharedRun {
+  /** Of the schedule. */
+  key: string
+  /** When it was due, wall clock, ms. */
+  due: number
+  /** Number of the run; 0 for one that was requested. */
+  attempt: number
+  /** Aborted when another gateway is to follow it. */
+  signal: AbortSignal
+}
+
 export interface ScheduleRunnerOptions {
   clock: Clock
   store: ScheduleStore
   /** Calls the function through its own admission. Never rejects. */
-  call: (run: ScheduledRun) => Promise<Pick<InternalResult, 'status' | 'error' | 'latencyMs'>>
+  call: (run: ScheduledRun) => Promise<CallResult>
+  /**
+   * Has a noted run done by any gateway of a fleet. It takes place once, even when several gateways ask for it. Null without a fleet.
+   * Never rejects. @returns null when another gateway follows it
+   */
+  share?: ((run: SharedRun) => Promise<RunOutcome | null>) | null
   onEvent: (record: ScheduleRecord) => void
   onLog: (level: 'info' | 'warn', message: string) => void
   /** In [0, 1). */
@@ -53,9 +70,17 @@ export interface RunOutcome extends RunResult {
   latencyMs: number
 }
 
+type CallResult = Pick<InternalResult, 'status' | 'error' | 'latencyMs'>
+
+/** @param signal - of the run */
+export function toRunOutcome({ status, error, latencyMs }: CallResult, signal: AbortSignal): RunOutcome {
+  if (signal.aborted) return { ...INTERRUPTED, latencyMs }
+  // A response of 400 or more is reported by its status.
+  return { status, error: error?.message ?? (status >= 400 ? `HTTP ${status}` : null), latencyMs }
+}
+
 interface BegunRun {
   entry: Runnable
-  attempt: number
   /** The state to go back to when it does not take place. */
   before: ScheduleState
 }
@@ -63,6 +88,7 @@ interface BegunRun {
 export class ScheduleRunner {
   readonly #options: ScheduleRunnerOptions
   readonly #random: () => number
+  readonly #share: NonNullable<ScheduleRunnerOptions['share']> | null
   readonly #runs = new Map<Runnable, Promise<unknown>>()
   /** Noted together: all that is due in one turn. */
   #begun: BegunRun[] = []
@@ -72,25 +98,43 @@ export class ScheduleRunner {
   constructor(options: ScheduleRunnerOptions) {
     this.#options = options
     this.#random = options.random ?? Math.random
+    this.#share = options.share ?? null
   }
 
   /** Begins a run that is due. */
   begin(entry: Runnable, now: number): void {
     const before = entry.schedule.state
-    const attempt = entry.schedule.begin(now)
+    entry.schedule.begin(now)
     entry.stop = new AbortController()
-    this.#begun.push({ entry, attempt, before })
+    this.#begun.push({ entry, before })
     if (this.#begun.length === 1) queueMicrotask(() => void this.#start())
   }
 
-  /** Runs a schedule once, now, whatever its times are; its retries and due times stay. @throws GatewayError CONFLICT while it runs */
-  async runNow(entry: Runnable): Promise<RunOutcome> {
+  /**
+   * Runs a schedule once, now, whatever its times are; its retries and due times stay.
+   * @param isLeading - false where no gateway runs schedules by their times: the run is not noted
+   * @throws GatewayError CONFLICT while it runs, RUNTIME_DOWN when another gateway took over the schedules
+   */
+  async runNow(entry: Runnable, isLeading: boolean): Promise<RunOutcome> {
     const { schedule } = entry
     if (entry.stop !== null) throw new GatewayError('CONFLICT', `the schedule of ${schedule.fn.key} runs right now`)
     entry.stop = new AbortController()
-    const run = this.#call(entry, 1, true)
+    const before = schedule.state
+    schedule.beginNow(this.#options.clock.wall())
+    const run = this.#runNow({ entry, before }, isLeading)
     this.#track(entry, run)
     return run
+  }
+
+  /** Follows a run that another gateway of the fleet has noted. */
+  resume(entry: Runnable): void {
+    entry.stop = new AbortController()
+    this.#track(entry, this.#call(entry, true))
+  }
+
+  /** Another gateway follows the runs that go on. */
+  leave(): void {
+    for (const { stop } of this.#runs.keys()) stop?.abort()
   }
 
   /**
@@ -115,14 +159,14 @@ export class ScheduleRunner {
     this.#hasProblem = true
   }
 
-  /** Lets runs end within a time, then ends them. */
+  /** Lets runs end within a time, then ends them. Those of a fleet go on. */
   async close(timeoutMs: number): Promise<void> {
+    const { clock } = this.#options
     this.#isClosed = true
     // Runs that were begun in this turn are noted first.
     await Promise.resolve()
     const ended = this.#ended()
-    if ((await within(this.#options.clock, timeoutMs, ended)) === null)
-      for (const { stop } of this.#runs.keys()) stop?.abort()
+    if (this.#share !== null || (await within(clock, timeoutMs, ended)) === null) this.leave()
     await ended
   }
 
@@ -140,15 +184,30 @@ export class ScheduleRunner {
     // A gateway that has its schedules to itself runs them even when nothing can be kept.
     const mayRun = (await kept) || !this.#options.store.isShared
     for (const run of begun) {
-      const { entry, attempt, before } = run
-      if (mayRun && !this.#isClosed && !entry.isGone && entry.schedule.policy !== null) {
-        this.#track(entry, this.#call(entry, attempt, false))
-        continue
-      }
-      // It was noted and did not take place.
-      entry.schedule.undo(before)
-      await this.#settle(entry)
+      const { entry } = run
+      if (mayRun && !this.#isClosed && !entry.isGone && entry.schedule.policy !== null)
+        this.#track(entry, this.#call(entry, true))
+      else await this.#undo(run)
     }
+  }
+
+  /** It was noted and did not take place. */
+  async #undo({ entry, before }: BegunRun): Promise<void> {
+    entry.schedule.undo(before)
+    await this.#settle(entry)
+  }
+
+  async #runNow(run: BegunRun, isLeading: boolean): Promise<RunOutcome> {
+    const { entry } = run
+    const { key } = entry.schedule.fn
+    const isNoted = isLeading && (await this.keep(new Map([[key, entry.schedule.state]])))
+    if (isLeading && !isNoted && this.#options.store.isShared) {
+      await this.#undo(run)
+      throw new GatewayError('RUNTIME_DOWN', `the run of ${key} could not be noted, so it did not begin`)
+    }
+    const outcome = await this.#call(entry, isNoted)
+    if (outcome !== null) return outcome
+    throw new GatewayError('RUNTIME_DOWN', `another gateway follows the run of ${key}: its schedule shows the outcome`)
   }
 
   #track(entry: Runnable, run: Promise<unknown>): void {
@@ -160,32 +219,39 @@ export class ScheduleRunner {
     this.#runs.set(entry, tracked)
   }
 
-  async #call(entry: Runnable, attempt: number, isManual: boolean): Promise<RunOutcome> {
+  /** @returns null when another gateway follows the run */
+  async #call(entry: Runnable, isNoted: boolean): Promise<RunOutcome | null> {
     const { clock, call } = this.#options
     const { schedule } = entry
     const { signal } = entry.stop!
-    const { fn } = schedule
-    const { status, error, latencyMs } = await call({ fn, policy: schedule.policy!, attempt, isManual, signal })
-    // A response of 400 or more is reported by its status.
-    const reason = error?.message ?? (status >= 400 ? `HTTP ${status}` : null)
-    const result = signal.aborted ? INTERRUPTED : { status, error: reason }
-    const now = clock.wall()
-    if (isManual) schedule.note(result, now)
-    else schedule.end(attempt, result, now, this.#random())
-    this.#report(schedule, attempt, result, latencyMs)
-    await this.#settle(entry)
-    return { ...result, latencyMs }
+    const { fn, policy } = schedule
+    const { running, runningDue } = schedule.state
+    const attempt = Math.max(1, running!)
+    const outcome =
+      this.#share !== null && isNoted
+        ? await this.#share({ key: fn.key, due: runningDue!, attempt: running!, signal })
+        : toRunOutcome(await call({ fn, policy: policy!, attempt, isManual: running === 0, signal }), signal)
+    if (outcome === null) {
+      entry.stop = null
+      entry.onIdle()
+      return null
+    }
+    schedule.end(outcome, clock.wall(), this.#random())
+    const isKept = await this.#settle(entry)
+    // Otherwise the next leader finds the outcome, and reports it.
+    if (isKept || this.#share === null) this.#report(schedule, attempt, outcome)
+    return outcome
   }
 
-  /** A schedule has no run any more. */
-  async #settle(entry: Runnable): Promise<void> {
+  /** A schedule has no run any more. @returns whether that is kept */
+  async #settle(entry: Runnable): Promise<boolean> {
     const { schedule } = entry
     entry.stop = null
     entry.onIdle()
-    await this.keep(new Map([[schedule.fn.key, entry.isGone ? null : schedule.state]]))
+    return this.keep(new Map([[schedule.fn.key, entry.isGone ? null : schedule.state]]))
   }
 
-  #report({ fn, policy }: Schedule, attempt: number, { status, error }: RunResult, durationMs: number): void {
+  #report({ fn, policy }: Schedule, attempt: number, { status, error, latencyMs: durationMs }: RunOutcome): void {
     const { clock, onEvent, onLog } = this.#options
     const { runtime, name, key } = fn
     const version = fn.version ?? DEFAULT_VERSION_LABEL

@@ -29,8 +29,10 @@ export interface ScheduleState {
   lastError: string | null
   /** Every due time up to here has had its run. */
   doneUpTo: number | null
-  /** Number of the run that goes on; null between runs. */
+  /** Number of the run that goes on; 0 for one by hand, null between runs. */
   running: number | null
+  /** When that run was due. */
+  runningDue: number | null
 }
 
 /** Of a schedule that has never been due. */
@@ -44,6 +46,7 @@ export const NEW_STATE: Readonly<ScheduleState> = {
   lastError: null,
   doneUpTo: null,
   running: null,
+  runningDue: null,
 }
 
 /** null: the schedule is gone. */
@@ -94,6 +97,7 @@ const NUMBERS = [
   { name: 'last_status', key: 'lastStatus', unit: 1 },
   { name: 'done_up_to', key: 'doneUpTo', unit: 1000 },
   { name: 'running', key: 'running', unit: 1 },
+  { name: 'running_due', key: 'runningDue', unit: 1000 },
 ] as const
 
 /** @returns null for what `toStateRecord` has not written */
@@ -103,7 +107,8 @@ export function toScheduleState(value: unknown): ScheduleState | null {
   if (typeof rule !== 'string' || (lastError !== null && typeof lastError !== 'string')) return null
   const state: ScheduleState = { ...NEW_STATE, rule, lastError }
   for (const { name, key, unit } of NUMBERS) {
-    const number = record[name]
+    // Earlier versions lack the last one.
+    const number = record[name] ?? null
     if (number !== null && !Number.isFinite(number)) return null
     state[key] = number === null ? null : unit === 1 ? (number as number) : Math.round((number as number) * unit)
   }

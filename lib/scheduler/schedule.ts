@@ -58,14 +58,15 @@ export class Schedule {
   /**
    * Takes what an earlier process kept. A due time that passed since is one late run; a run that was cut off has failed.
    * @param random - in [0, 1)
+   * @param goesOn - true: a run that was begun has not ended with its process
    */
-  restore(kept: ScheduleState, now: number, random: number): void {
+  restore(kept: ScheduleState, now: number, random: number, goesOn = false): void {
     const isSame = kept.rule === this.state.rule
     const { rule } = this.state
     this.state = { ...kept, rule }
     const isMissed = isSame && kept.next !== null && kept.next <= now
     if (!isMissed) this.state.next = this.#nextAfter(now)
-    if (kept.running !== null) this.end(kept.running, INTERRUPTED, now, random)
+    if (kept.running !== null && !goesOn) this.end(INTERRUPTED, now, random)
     this.#dropRetry()
     this.#boundRetry(now)
   }
@@ -82,30 +83,37 @@ export class Schedule {
     this.#boundRetry(now)
   }
 
-  /** A run begins that is due. @returns its number */
-  begin(now: number): number {
-    const { retryDue, retryAttempt } = this.state
+  /** A run begins that is due. */
+  begin(now: number): void {
+    const { next, retryDue, retryAttempt } = this.state
     if (retryDue !== null) {
-      const attempt = retryAttempt ?? 1
-      this.state = { ...this.state, retryDue: null, retryAttempt: null, running: attempt }
-      return attempt
+      const begun = { running: retryAttempt ?? 1, runningDue: retryDue }
+      this.state = { ...this.state, ...begun, retryDue: null, retryAttempt: null }
+      return
     }
-    this.state = { ...this.state, running: 1, doneUpTo: now }
+    this.state = { ...this.state, running: 1, runningDue: next ?? now, doneUpTo: now }
     this.state.next = this.#nextAfter(now)
-    return 1
+  }
+
+  /** A run begins that was requested: its retries and due times stay. */
+  beginNow(now: number): void {
+    this.state = { ...this.state, running: 0, runningDue: now }
   }
 
   /** A run that was begun did not take place, and is due again. @param before - the state before `begin` */
   undo(before: ScheduleState): void {
     const { retryDue, retryAttempt } = before
     const isSame = before.rule === this.state.rule
-    this.state = isSame ? before : { ...this.state, retryDue, retryAttempt, running: null }
+    this.state = isSame ? before : { ...this.state, retryDue, retryAttempt, running: null, runningDue: null }
   }
 
-  end(attempt: number, { status, error }: RunResult, now: number, random: number): void {
+  /** The run ends that goes on. @param random - in [0, 1) */
+  end({ status, error }: RunResult, now: number, random: number): void {
+    const attempt = this.state.running
     const retry = this.policy?.retry ?? null
-    const plan = nextRetry({ status, attempt, retry, random })
-    const ended = { ...this.state, running: null, last: now, lastStatus: status }
+    // A requested run has no retry.
+    const plan = attempt ? nextRetry({ status, attempt, retry, random }) : null
+    const ended = { ...this.state, running: null, runningDue: null, last: now, lastStatus: status }
     if (plan === null) {
       this.state = { ...ended, lastError: error }
       return
@@ -117,11 +125,6 @@ export class Schedule {
       retryDue: now + Math.round(plan.delaySeconds * 1000),
       retryAttempt: plan.attempt,
     }
-  }
-
-  /** A requested run has ended. */
-  note({ status, error }: RunResult, now: number): void {
-    this.state = { ...this.state, last: now, lastStatus: status, lastError: error }
   }
 
   #nextAfter(now: number): number | null {

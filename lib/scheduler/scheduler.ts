@@ -164,7 +164,8 @@ export class Schedules {
       const fn = functions.get(key)
       if (fn !== undefined && isScheduled(fn)) continue
       this.#forget(key, entry)
-      changes.set(key, null)
+      // One that runs stays noted until its run ends.
+      if (entry.stop === null) changes.set(key, null)
     }
     // Another rule is a change; most reloads have none.
     if (changes.size > 0) this.#rules.retain(rules)
@@ -221,6 +222,7 @@ export class Schedules {
     const entry = this.#find(fn)
     if (this.#isClosed) throw new GatewayError('SHUTTING_DOWN', 'gateway is shutting down')
     if (entry.schedule.policy === null) throw new GatewayError('CONFLICT', `the schedule of ${fn.key} is switched off`)
+    if (this.#opening !== null) await this.#opening
     if (this.#problem !== null)
       throw new GatewayError('RUNTIME_DOWN', this.#problem, { headers: { 'Retry-After': `${TAKEOVER_MS / 1000}` } })
     if (this.#heldBy !== null)
@@ -228,7 +230,7 @@ export class Schedules {
     if (this.#elsewhere.has(fn.key))
       throw new GatewayError('CONFLICT', `a gateway of a newer release runs the schedule of ${fn.key}`)
     this.#options.queue.remove(entry)
-    return this.#runner.runNow(entry)
+    return this.#runner.runNow(entry, this.#kept !== null)
   }
 
   #find(fn: FunctionVersion): Entry {
@@ -316,7 +318,7 @@ export class Schedules {
     const now = clock.wall()
     const changes = new Map<string, ScheduleState | null>()
     for (const [key, entry] of this.#entries) {
-      this.#restore(entry, now)
+      if (this.#restore(entry, now)) this.#runner.resume(entry)
       if (!this.#elsewhere.has(key)) changes.set(key, entry.schedule.state)
       this.#place(entry)
     }
@@ -334,16 +336,21 @@ export class Schedules {
   #handleLost(): void {
     this.#flushTimer.clear()
     this.#kept = null
+    if (this.#options.store.isShared) this.#runner.leave()
     for (const entry of this.#entries.values()) this.#place(entry)
     void this.#open()
   }
 
-  #restore(entry: Entry, now: number): void {
+  /** @returns true for a run that another gateway of the fleet has begun, and that is to be followed here */
+  #restore(entry: Entry, now: number): boolean {
     const { key } = entry.schedule.fn
     const kept = this.#kept?.get(key)
-    if (kept === undefined) return
+    if (kept === undefined) return false
     this.#kept!.delete(key)
-    entry.schedule.restore(kept, now, this.#random())
+    const isNoted = this.#options.share != null && kept.running !== null && kept.runningDue !== null
+    const goesOn = isNoted && entry.stop === null && !this.#elsewhere.has(key)
+    entry.schedule.restore(kept, now, this.#random(), goesOn)
+    return goesOn
   }
 
   async #readPast(): Promise<void> {

@@ -22,6 +22,7 @@ const STATE: ScheduleState = {
   lastError: 'runtime down "x"\n',
   doneUpTo: 1_699_999_980_001,
   running: null,
+  runningDue: null,
 }
 
 function makeRoot(t: Test, entries: Record<string, TreeEntry> = {}): Tree {
@@ -94,10 +95,20 @@ t.test('[scheduler/schedule.14] what was kept is read without taking anything', 
 
 t.test('[scheduler/schedule-store.1] a state as a record and back', async t => {
   t.same(toScheduleState(JSON.parse(JSON.stringify(toStateRecord(STATE)))), STATE)
-  const pending = { ...STATE, retryDue: 1, retryAttempt: 2, running: 3, next: null, lastError: null, lastStatus: null }
+  const pending = {
+    ...STATE,
+    retryDue: 1,
+    retryAttempt: 2,
+    running: 3,
+    runningDue: 1,
+    next: null,
+    lastError: null,
+    lastStatus: null,
+  }
   t.same(toScheduleState(JSON.parse(JSON.stringify(toStateRecord(pending)))), pending)
   t.equal(toScheduleState(toStateRecord({ ...STATE, lastError: 'x'.repeat(9000) }))!.lastError!.length, 2000)
-  const record = toStateRecord(STATE)
+  const { running_due, ...record } = toStateRecord(STATE)
+  t.same(toScheduleState(record), STATE, 'of an earlier version')
   for (const wrong of [
     null,
     5,

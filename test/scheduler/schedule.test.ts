@@ -28,14 +28,15 @@ const daily = { everySeconds: null, cron: '0 13 * * *' }
 t.test('[scheduler/schedule.8, scheduler/schedule.9] begin and end', async t => {
   const schedule = make({ retry: RETRY })
   t.equal(schedule.nextDue, NOON + MINUTE)
-  t.equal(schedule.begin(NOON + MINUTE), 1)
-  t.match(schedule.state, { next: NOON + 2 * MINUTE, running: 1, doneUpTo: NOON + MINUTE })
-  schedule.end(1, { status: 500, error: null }, NOON + MINUTE, 0.5)
+  schedule.begin(NOON + MINUTE)
+  t.match(schedule.state, { next: NOON + 2 * MINUTE, running: 1, runningDue: NOON + MINUTE, doneUpTo: NOON + MINUTE })
+  schedule.end({ status: 500, error: null }, NOON + MINUTE, 0.5)
   t.equal(schedule.nextDue, NOON + MINUTE + 10_000, 'the retry comes first')
-  t.equal(schedule.begin(NOON + 3 * MINUTE), 2)
+  schedule.begin(NOON + 3 * MINUTE)
+  t.match(schedule.state, { running: 2, runningDue: NOON + MINUTE + 10_000 })
   t.equal(schedule.state.next, NOON + 2 * MINUTE, 'a due time that passed stays due')
-  schedule.end(2, { status: 200, error: null }, NOON + 3 * MINUTE, 0.5)
-  t.match(schedule.state, { lastError: null, lastStatus: 200, running: null, retryAttempt: null })
+  schedule.end({ status: 200, error: null }, NOON + 3 * MINUTE, 0.5)
+  t.match(schedule.state, { lastError: null, lastStatus: 200, running: null, runningDue: null, retryAttempt: null })
 })
 
 t.test('[scheduler/schedule.11] a run that was begun and did not take place is due again', async t => {
@@ -53,12 +54,12 @@ t.test('[scheduler/schedule.11] a run that was begun and did not take place is d
 t.test('[scheduler/schedule.16] a clock that is set back', async t => {
   const interval = make({ everySeconds: 60 })
   interval.begin(NOON + MINUTE)
-  interval.end(1, { status: 200, error: null }, NOON + MINUTE, 0)
+  interval.end({ status: 200, error: null }, NOON + MINUTE, 0)
   interval.setBack(NOON - HOUR)
   t.equal(interval.nextDue, NOON - HOUR + MINUTE, 'what has passed is what counts')
   const cron = make(daily)
   cron.begin(NOON + HOUR)
-  cron.end(1, { status: 200, error: null }, NOON + HOUR, 0)
+  cron.end({ status: 200, error: null }, NOON + HOUR, 0)
   cron.setBack(NOON + HOUR - 10 * MINUTE)
   t.equal(cron.nextDue, NOON + HOUR + DAY, 'the same time of the same day has had its run')
   cron.setBack(NOON + HOUR - SMALL_SET_BACK_MS - 1)
@@ -68,7 +69,7 @@ t.test('[scheduler/schedule.16] a clock that is set back', async t => {
   t.equal(far.nextDue, NOON + HOUR)
   const failed = make({ everySeconds: 3600, retry: RETRY })
   failed.begin(NOON + HOUR)
-  failed.end(1, INTERRUPTED, NOON + HOUR, 0.5)
+  failed.end(INTERRUPTED, NOON + HOUR, 0.5)
   failed.setBack(NOON - DAY)
   t.equal(failed.nextDue, NOON - DAY + 30_000, 'a retry is no further away than its longest delay')
 })
@@ -118,14 +119,15 @@ function live(seed: number, policy: Partial<SchedulePolicy>, step: number, until
   let latest = now
   const tick = (): void => {
     if (running !== null && now >= running.endsAt) {
-      schedule.end(running.attempt, { status: [200, 200, 500, 429][random(4)]!, error: null }, now, random(100) / 100)
+      schedule.end({ status: [200, 200, 500, 429][random(4)]!, error: null }, now, random(100) / 100)
       kept = schedule.state
       running = null
     }
     if (running !== null || schedule.nextDue > now) return
     const isRetry = schedule.state.retryDue !== null
-    const attempt = schedule.begin(now)
+    schedule.begin(now)
     kept = schedule.state
+    const attempt = kept.running!
     if (isRetry !== attempt > 1) wrong.push(`attempt ${attempt} at ${now}`)
     if (attempt > (policy.retry?.maxAttempts ?? 1)) wrong.push(`attempt ${attempt} is one too many`)
     if (isRetry) retries += 1

@@ -159,13 +159,15 @@ t.test('[scheduler/schedule.12] switched off, wrong, and back', async t => {
 })
 
 t.test('[scheduler/schedule.13] a run by hand has no retry, moves no due time and joins no other run', async t => {
-  const { adopt, start, pass, calls, running, schedules, close } = bed()
+  const { adopt, start, pass, calls, running, schedules, clock, store, close } = bed()
   const fn = scheduled('a', { retry: RETRY })
   adopt(fn)
   await start()
   await pass(30_000)
   const { next } = schedules.rows()[0]!.state
   const outcome = schedules.runNow(fn)
+  await settle()
+  t.match(store.kept.get(fn.key), { running: 0, runningDue: clock.wall() }, 'noted, as a due run is')
   t.equal(running[0]!.run.isManual, true)
   await t.rejects(schedules.runNow(fn), { status: 409, message: /runs right now/ })
   await pass(40_000)
