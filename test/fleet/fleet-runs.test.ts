@@ -33,7 +33,7 @@ async function join(t: Test, redis: RedisBed, prefix: string, options: Partial<F
   const going: Going[] = []
   const runs = new FleetRuns(
     {
-      clock: systemClock,
+      clock: hasty,
       id: `gateway-${Math.random()}`,
       release: () => 'r1',
       isThere: () => true,
@@ -200,7 +200,7 @@ t.test('[fleet/fleet-runs.1] runs of schedules in a fleet', { skip: WITHOUT_REDI
     let hasRoom = false
     const admission = { canEnter: () => hasRoom, onceRoom: () => {} }
     let ahead = 0
-    const clock: Clock = { ...systemClock, wall: () => Date.now() + ahead }
+    const clock: Clock = { ...hasty, wall: () => Date.now() + ahead }
     const a = await join(t, redis, 'seven', { admission, clock })
     const waiting = async (): Promise<boolean> => (await redis.client().zcard('{seven}:runs:delayed')) === 1
     const share = async (name: string) => a.runs.share(await note(redis, 'seven', name))
