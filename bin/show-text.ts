@@ -62,6 +62,7 @@ export function createTextShow({ output, version, program, production }: TextOpt
       })
       followRequests(gateway, record => {
         if (lines === null) {
+          if (isControlRead(record)) return
           const note = record.note === undefined ? '' : ` ${record.note}`
           output.note(toAccessText(format.toDevLine(record) + note, record.status, style))
         } else lines.append(format.toDevLine(record))
@@ -77,6 +78,11 @@ export function createTextShow({ output, version, program, production }: TextOpt
 
 function toDropLine(count: number): string {
   return `... ${count} access lines were dropped: the reader is too slow`
+}
+
+/** An open console and commands that wait ask the control plane all the time: their lines would bury those of the user's requests. */
+function isControlRead({ method, path, status }: RequestRecord): boolean {
+  return /^\/(?:_fn|console)(?:\/|$)/.test(path) && method === 'GET' && (status < 400 || status === 499)
 }
 
 function followRequests(gateway: Followed, show: (record: RequestRecord) => void): void {

@@ -397,6 +397,10 @@ export class Builds {
     if (abort.signal.aborted) return stopped()
     if (thrown instanceof GatewayError) return thrown
     const { code, path, message } = thrown as NodeJS.ErrnoException
+    if (code === 'EACCES' && path === fn.entryPath) {
+      const detail = { file: fn.entryFile, hint: 'make it readable for the user that runs fngw' }
+      return new GatewayError('LOAD_FAILED', `cannot read ${fn.entryFile}: ${code}`, { detail, cause: thrown })
+    }
     const hint = `the gateway writes to .${fn.runtime}-build in the function's folder and to .svc in the functions root`
     return new GatewayError('LOAD_FAILED', `build failed: ${message}`, {
       cause: thrown,

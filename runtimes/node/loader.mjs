@@ -5,7 +5,7 @@
  *   .ts .mts .cts   the compiler
  */
 
-import { existsSync, readFileSync } from 'node:fs'
+import { accessSync, constants, existsSync, readFileSync } from 'node:fs'
 import Module, { register } from 'node:module'
 import { delimiter, dirname, extname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -51,7 +51,7 @@ export class Loader {
    */
   async load(fn, onSource) {
     const file = resolve(fn.dir, fn.entry)
-    if (!existsSync(file)) throw new LoadError(`handler file ${shown(fn, file)} does not exist`, { file })
+    checkReadable(fn, file)
     usePacks(fn.packs ?? [])
     const sources = new Sources(file, fn.root ?? fn.dir)
     this.sources = sources
@@ -91,6 +91,22 @@ export class Loader {
         throw second instanceof LoadError ? error : second
       }
     }
+  }
+}
+
+/**
+ * Node would name its own files for a handler that it cannot open.
+ * @param {FunctionStart} fn @param {string} file
+ * @throws {LoadError}
+ */
+function checkReadable(fn, file) {
+  try {
+    accessSync(file, constants.R_OK)
+  } catch (error) {
+    const { code } = /** @type {NodeJS.ErrnoException} */ (error)
+    if (code === 'ENOENT') throw new LoadError(`handler file ${shown(fn, file)} does not exist`, { file })
+    const hint = 'make it readable for the user that runs the function'
+    throw new LoadError(`cannot read ${shown(fn, file)}: ${code}`, { file, hint })
   }
 }
 

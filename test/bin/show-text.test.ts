@@ -31,6 +31,11 @@ t.test('[bin/dev.1] a person sees the start, the address, and what happens', asy
   const from = stderr().length
   events.emit('request', REQUEST)
   events.emit('request', { ...REQUEST, path: '/_fn/health' })
+  for (const path of ['/_fn/catalog', '/console', '/console/jobs', '/_fn/events'])
+    events.emit('request', { ...REQUEST, path, status: path === '/_fn/events' ? 499 : 200 })
+  events.emit('request', { ...REQUEST, path: '/_fn/jobs', status: 401 })
+  events.emit('request', { ...REQUEST, path: '/_fn/jobs', method: 'POST', status: 201 })
+  events.emit('request', { ...REQUEST, path: '/consoles' })
   events.emit('log', { ...RECORD, level: 'debug' })
   events.emit('log', RECORD)
   events.emit('warning', { code: 'X', path: '.', message: 'm', hint: 'h' })
@@ -50,6 +55,9 @@ t.test('[bin/dev.1] a person sees the start, the address, and what happens', asy
   await shown.close()
   t.match(stderr().slice(from).split('\n'), [
     /^\d\d:03:04 200 GET \/a node a\.js 3\.1ms 312B$/,
+    / 401 GET \/_fn\/jobs /,
+    / 201 POST \/_fn\/jobs /,
+    / 200 GET \/consoles /,
     'built a',
     'warning X: m',
     '  fix: h',

@@ -759,6 +759,22 @@ t.test('[dependencies/resolve.8] a failure that names a file is reported again w
   clock.advance(10_000)
 })
 
+t.test('[dependencies/resolve.8] a handler that cannot be read is named, with what to do', async t => {
+  const entryPath = '/srv/a/handler.py'
+  const { builds } = makePlain(t, {
+    plan: () => {
+      throw Object.assign(new Error(`EACCES: permission denied, open '${entryPath}'`), {
+        code: 'EACCES',
+        path: entryPath,
+      })
+    },
+  })
+  await t.rejects(builds.prepare(nodeFn('a', { entryFile: 'a/handler.py', entryPath })), {
+    message: 'cannot read a/handler.py: EACCES',
+    detail: { file: 'a/handler.py', hint: 'make it readable for the user that runs fngw' },
+  })
+})
+
 t.test("[files/function-file.1] a manifest that is not the function's own is not read by a tool", async t => {
   const reads: string[] = []
   const { builds, tree } = makePlain(

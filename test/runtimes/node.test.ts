@@ -712,6 +712,7 @@ t.test('[runtimes/node.10] what cannot be loaded says which file and line, why, 
     'bad/alias.cjs': 'require("@/lib")',
     'bad/lazy.cjs': 'exports.handler = () => require("./gone")',
   })
+  for (const name of ['loop.js', 'loop.ts']) symlinkSync(name, tree.path(`bad/${name}`))
   const cases: [string, object, Partial<WorkerStart>?][] = [
     [
       'none.js',
@@ -721,6 +722,10 @@ t.test('[runtimes/node.10] what cannot be loaded says which file and line, why, 
     ['empty.mjs', { message: /it exports nothing/ }],
     ['none.js', { message: /no function "toString"/ }, { handler: 'toString' }],
     ['gone.js', { message: /handler file bad\/gone\.js does not exist/ }],
+    ...['loop.js', 'loop.ts'].map(
+      // A link to itself: root may read every real file.
+      name => [name, { message: `cannot read bad/${name}: ELOOP`, hint: /make it readable/ }] as [string, object],
+    ),
     ['esm.mjs', { message: /syntax error in bad\/esm\.mjs:3: /, line: 3 }],
     [
       'cjs.cjs',
