@@ -47,7 +47,7 @@ import {
 import type { JobListOptions, JobsOptions, JobsPart } from '../jobs/jobs.ts'
 import type { JobEventRecord } from '../observe/events.ts'
 import type { Store } from './fleet-store.ts'
-import { isJobEvent, JobRecords, type Kept } from './job-records.ts'
+import { isJobEvent, JobRecords, type Kept, type WrittenResult } from './job-records.ts'
 
 const QUEUE = 'tickets'
 /** Milliseconds for which a ticket is held without renewal. Tickets that were not renewed are looked for twice as often. */
@@ -107,6 +107,8 @@ export class FleetJobs implements JobsPart {
   #counts = Object.fromEntries(JOB_STATES.map(state => [state, 0])) as Record<JobState, number>
   #isCounting = false
   #isClosed = false
+  /** Jobs that were created here, refused ones too. */
+  #drafts = 0
   readonly warnings: readonly Warning[] = []
 
   constructor(options: FleetJobsOptions, { Queue, Worker, DelayedError }: typeof import('bullmq')) {
@@ -157,7 +159,10 @@ export class FleetJobs implements JobsPart {
     this.counts()
     // It waits for a store that is away, and the start does not.
     const { clock, store } = this.#options
-    const onMessage = (text: string): void => this.#receive(parseObject(text) as Partial<Message> | null)
+    const own = this.#toMessage().slice(0, -1)
+    const onMessage = (text: string): void => {
+      if (!text.startsWith(own)) this.#receive(parseObject(text) as Partial<Message> | null)
+    }
     await within(clock, STORE_RETRY_MS, store.listen(this.#channel, onMessage))
     void this.#worker.run().catch(() => {})
     this.#sweepLater(0)
@@ -274,8 +279,8 @@ export class FleetJobs implements JobsPart {
     idempotency: Job['idempotency'],
   ): Promise<{ record: JobRecord } | { known: string }> {
     const { clock, maxOpen = MAX_OPEN_JOBS } = this.#options
-    const seq = await this.#records.nextSeq()
-    const { job, request } = draftJob(input, this.#options, clock.wall(), () => seq, idempotency)
+    // The store numbers jobs in their order; ids are unique without that.
+    const { job, request } = draftJob(input, this.#options, clock.wall(), () => ++this.#drafts, idempotency)
     if (request.hasBodyPart) {
       const part = this.#records.writeBody(job.id)
       await part.write(input.body!)
@@ -283,15 +288,16 @@ export class FleetJobs implements JobsPart {
     }
     const event = this.#toEvent(job)
     const made = await this.#records.create(job, request, maxOpen, this.#toMessage({ job: event }))
-    if (made !== 'made' && request.hasBodyPart) await this.#records.remove({ id: job.id, idempotency: null })
-    if (made === 'full') {
+    const isMade = made !== null && 'job' in made
+    if (!isMade && request.hasBodyPart) await this.#records.remove({ id: job.id, idempotency: null })
+    if (made === null) {
       const headers = { 'Retry-After': '10' }
       throw new GatewayError('CONCURRENCY_LIMIT', `${maxOpen} jobs wait already`, { headers })
     }
-    if (made !== 'made') return made
-    await this.#addTicket(job)
+    if (!isMade) return made
+    await this.#addTicket(made.job)
     this.#options.onEvent(event)
-    return { record: toJobRecord(job, request) }
+    return { record: toJobRecord(made.job, request) }
   }
 
   /** A ticket that is there already stays as it is. A lost one is made by the next sweep. */
@@ -309,14 +315,6 @@ export class FleetJobs implements JobsPart {
   async #readRequest(id: string): Promise<Readable | null> {
     const kept = await this.#records.read(id)
     return kept && toReadable(kept.request)
-  }
-
-  /** With the request that was read already. */
-  #partsOf(begun: Kept): JobParts {
-    return {
-      read: async (id, part) => (part === 'request' ? toReadable(begun.request) : this.#parts.read(id, part)),
-      write: async () => this.#records.writeResult(begun),
-    }
   }
 
   /** A ticket of this gateway. */
@@ -358,30 +356,37 @@ export class FleetJobs implements JobsPart {
   }
 
   async #run(begun: Kept, fn: FunctionVersion | null): Promise<number | null> {
-    const { clock } = this.#options
+    const { clock, call, maxResultBytes } = this.#options
     const { id } = begun.job
     const run: Run = { stop: new AbortController(), isCanceled: false, ended: Promise.resolve() }
-    const { signal } = run.stop
     this.#runs.set(id, run)
-    const going = runAttempt(begun.job, fn, signal, { ...this.#options, store: this.#partsOf(begun) })
+    let result: WrittenResult | null = null
+    const writer = this.#records.writeResult(written => (result = written))
+    const going = runAttempt(begun.job, fn, run.stop, {
+      ...{ call, maxResultBytes, request: begun.request },
+      store: { read: this.#parts.read, write: async () => writer },
+    })
     run.ended = going.then(() => this.#runs.delete(id))
     const outcome = await going
-    if (run.isCanceled) return null
+    if (run.isCanceled) {
+      await writer.discard()
+      return null
+    }
     const now = clock.wall()
-    const isStopped = signal.aborted && outcome.kind === 'failure'
+    const isStopped = run.stop.signal.aborted && outcome.kind === 'failure'
     const ended = isStopped
       ? afterInterruption(begun.job, now, 'the gateway was stopped')
       : afterAttempt(begun.job, outcome, now)
-    await this.#keepEnd(begun, ended)
+    await this.#keepEnd(begun, ended, result)
     return isFinished(ended) ? null : ended.dueAt
   }
 
   /** Tries until the store takes it. The place of the attempt stays taken, which bounds how many wait. */
-  async #keepEnd(begun: Kept, ended: Job): Promise<void> {
+  async #keepEnd(begun: Kept, ended: Job, result: WrittenResult | null): Promise<void> {
     const { clock, onLog } = this.#options
     for (let isFirst = true; ; isFirst = false) {
       try {
-        if ((await this.#keep(begun, ended)) === null)
+        if ((await this.#keep(begun, ended, result)) === null)
           onLog('warn', `the end of job ${ended.id} is dropped: another gateway went on with it`)
         return
       } catch (error) {
@@ -404,9 +409,9 @@ export class FleetJobs implements JobsPart {
   }
 
   /** A step counts when it is kept; then it is reported. @returns null when another step came first */
-  async #keep(before: Kept, job: Job): Promise<Kept | null> {
+  async #keep(before: Kept, job: Job, result: WrittenResult | null = null): Promise<Kept | null> {
     const event = this.#toEvent(job)
-    const kept = await this.#records.save(before, job, this.#toMessage({ job: event }))
+    const kept = await this.#records.save(before, job, this.#toMessage({ job: event }), result)
     if (kept === null) return null
     this.#options.onEvent(event)
     if (isFinished(job)) await this.#callBack(job)
@@ -434,13 +439,13 @@ export class FleetJobs implements JobsPart {
     return this.#options.store.key('events')
   }
 
-  #toMessage(message: Pick<Message, 'job'> | Pick<Message, 'cancel'>): string {
+  #toMessage(message: Partial<Pick<Message, 'job' | 'cancel'>> = {}): string {
     return JSON.stringify({ from: this.#options.id, ...message })
   }
 
   /** @param message - of any release, or of another program that writes to the channel */
   #receive(message: Partial<Message> | null): void {
-    if (message === null || message.from === this.#options.id) return
+    if (message === null) return
     if (typeof message.cancel === 'string') this.#stop(message.cancel)
     if (isJobEvent(message.job)) this.#options.onEvent(message.job)
   }

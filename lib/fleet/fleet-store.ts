@@ -5,6 +5,7 @@
  * A command fails within COMMAND_MS while the server is away, and the connection comes back by itself: no call of a function waits for it.
  */
 
+import type { Socket } from 'node:net'
 import type { Redis, RedisOptions } from 'ioredis'
 import { GatewayError, type Warning } from '../core/errors.ts'
 
@@ -78,6 +79,7 @@ export class Store {
     this.redis = redis
     this.#options = options
     this.prefix = `{${options.prefix}}`
+    writeByTurns(redis)
     redis.on('ready', () => void this.#handleReady())
     redis.on('error', error => this.#handleGone(toReason(error)))
     redis.on('close', () => this.#handleGone('the connection was closed'))
@@ -109,6 +111,7 @@ export class Store {
       commandTimeout: undefined,
     }
     const connection = this.redis.duplicate(waiting)
+    writeByTurns(connection)
     // The main connection reports it.
     connection.on('error', () => {})
     this.#further.push(connection)
@@ -238,6 +241,21 @@ export class Store {
     if (!this.#isReported) this.#options.onLog('warn', `the store is away, jobs and schedules wait: ${reason}`)
     this.#isReported = true
   }
+}
+
+/** The commands of one turn of the event loop leave in one write: a write costs as much as making the command. */
+function writeByTurns(redis: Redis): void {
+  redis.on('connect', () => {
+    const { stream } = redis as unknown as { stream: Socket }
+    const write = stream.write.bind(stream) as (...words: unknown[]) => boolean
+    stream.write = (...words: unknown[]): boolean => {
+      if (stream.writableCorked === 0) {
+        stream.cork()
+        setImmediate(() => stream.uncork())
+      }
+      return write(...words)
+    }
+  })
 }
 
 function toRedisOptions(): RedisOptions {

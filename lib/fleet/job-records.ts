@@ -40,46 +40,54 @@ export interface Kept {
   readonly step: number
 }
 
-/** KEYS: job, jobs, queued, running, idempotency, body. ARGV: id, number, job, request, most open, has an idempotency key, channel, event. */
-const CREATE = `
-if ARGV[6] == '1' then
-  local known = redis.call('GET', KEYS[5])
-  if known then return {'known', known} end
-end
-if redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[4]) >= tonumber(ARGV[5]) then return {'full'} end
-redis.call('HSET', KEYS[1], 'job', ARGV[3], 'request', ARGV[4], 'step', 1)
-redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])
-redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
-if ARGV[6] == '1' then redis.call('SET', KEYS[5], ARGV[1]) end
-redis.call('PERSIST', KEYS[6])
-redis.call('PUBLISH', ARGV[7], ARGV[8])
-return {'made'}`
+/** The result of an attempt, written but not kept yet: a key that has it, or its bytes. */
+export type WrittenResult = { draft: string } | { bytes: Buffer }
 
 /**
- * KEYS: job, set of the state before, set of the state now, finished, body, idempotency.
- * ARGV: id, number, step, job, end in ms or '', lifetime of a finished job, channel, event or ''.
+ * KEYS: job, jobs, queued, running, counter, body or '', idempotency or ''.
+ * ARGV: id, job from behind its number, request, most open, channel, event.
+ */
+const CREATE = `
+if KEYS[7] ~= '' then
+  local known = redis.call('GET', KEYS[7])
+  if known then return {'known', known} end
+end
+if redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[4]) >= tonumber(ARGV[4]) then return {'full'} end
+local number = redis.call('INCR', KEYS[5])
+redis.call('HSET', KEYS[1], 'job', '{"seq":' .. number .. ',' .. ARGV[2], 'request', ARGV[3], 'step', 1)
+redis.call('ZADD', KEYS[2], number, ARGV[1])
+redis.call('ZADD', KEYS[3], number, ARGV[1])
+if KEYS[6] ~= '' then redis.call('PERSIST', KEYS[6]) end
+if KEYS[7] ~= '' then redis.call('SET', KEYS[7], ARGV[1]) end
+redis.call('PUBLISH', ARGV[5], ARGV[6])
+return {'made', number}`
+
+/**
+ * KEYS: job, set of the state before, set of the state now, finished, body, idempotency, result, draft of the result or ''.
+ * ARGV: id, number, step, job, end in ms or '', lifetime of a finished job and of a result, channel, event or '', bytes of a result
+ * without a draft.
  */
 const SAVE = `
-if redis.call('HGET', KEYS[1], 'step') ~= ARGV[3] then return 0 end
-redis.call('HSET', KEYS[1], 'job', ARGV[4])
-redis.call('HINCRBY', KEYS[1], 'step', 1)
-redis.call('ZREM', KEYS[2], ARGV[1])
-redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
+if redis.call('HGET', KEYS[1], 'step') ~= ARGV[3] then
+  if KEYS[8] ~= '' then redis.call('DEL', KEYS[8]) end
+  return 0
+end
+redis.call('HSET', KEYS[1], 'job', ARGV[4], 'step', ARGV[3] + 1)
+if KEYS[2] ~= KEYS[3] then
+  redis.call('ZREM', KEYS[2], ARGV[1])
+  redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
+end
+if KEYS[8] ~= '' then
+  redis.call('RENAME', KEYS[8], KEYS[7])
+  redis.call('PEXPIRE', KEYS[7], ARGV[6])
+elseif ARGV[9] then
+  redis.call('SET', KEYS[7], ARGV[9], 'PX', ARGV[6])
+end
 if ARGV[5] ~= '' then
   redis.call('ZADD', KEYS[4], ARGV[5], ARGV[1])
   for _, key in ipairs({KEYS[1], KEYS[5], KEYS[6]}) do redis.call('PEXPIRE', key, ARGV[6]) end
 end
 if ARGV[8] ~= '' then redis.call('PUBLISH', ARGV[7], ARGV[8]) end
-return 1`
-
-/** KEYS: job, draft, result. ARGV: step, has a draft, lifetime, bytes of one without a draft. */
-const SAVE_RESULT = `
-if redis.call('HGET', KEYS[1], 'step') ~= ARGV[1] then
-  redis.call('DEL', KEYS[2])
-  return 0
-end
-if ARGV[2] == '1' then redis.call('RENAME', KEYS[2], KEYS[3]) else redis.call('SET', KEYS[3], ARGV[4]) end
-redis.call('PEXPIRE', KEYS[3], ARGV[3])
 return 1`
 
 /** KEYS: job, body, result, jobs, finished, idempotency, set of each state. ARGV: id. */
@@ -92,9 +100,8 @@ for i = 7, #KEYS do redis.call('ZREM', KEYS[i], ARGV[1]) end`
 
 /** A script that the store keeps: sent whole only when it does not know it. */
 interface Scripts {
-  fngwCreate(keys: number, ...words: (string | number)[]): Promise<[string, string?]>
-  fngwSave(keys: number, ...words: (string | number)[]): Promise<number>
-  fngwSaveResult(keys: number, ...words: (string | number | Buffer)[]): Promise<number>
+  fngwCreate(keys: number, ...words: (string | number)[]): Promise<['made', number] | ['known', string] | ['full']>
+  fngwSave(keys: number, ...words: (string | number | Buffer)[]): Promise<number>
   fngwRemove(keys: number, ...words: (string | number)[]): Promise<null>
 }
 
@@ -107,34 +114,31 @@ export class JobRecords {
     const { redis } = store
     redis.defineCommand('fngwCreate', { lua: CREATE })
     redis.defineCommand('fngwSave', { lua: SAVE })
-    redis.defineCommand('fngwSaveResult', { lua: SAVE_RESULT })
     redis.defineCommand('fngwRemove', { lua: REMOVE })
     this.#scripts = redis as unknown as Scripts
   }
 
-  nextSeq(): Promise<number> {
-    return this.#store.ask(redis => redis.incr(this.#store.key('seq')))
-  }
-
   /**
+   * @param draft - gets the next number
    * @param event - published when the job is kept
-   * @returns `known`: the id of the job that has the idempotency key; `full` when `maxOpen` jobs wait or run
+   * @returns the job; or the id of the one that has the idempotency key; or null when `maxOpen` jobs wait or run
    */
   async create(
-    job: Job,
+    draft: Job,
     request: JobRequest,
     maxOpen: number,
     event: string,
-  ): Promise<'made' | 'full' | { known: string }> {
+  ): Promise<Kept | { known: string } | null> {
     const at = this.#store.key.bind(this.#store)
-    const { id, seq, idempotency } = job
-    const keys = [at('job', id), at('jobs'), at('jobs', 'queued'), at('jobs', 'running')]
-    keys.push(at('idempotency', idempotency?.key ?? ''), at('part', id, 'body'))
-    const words = [id, seq, JSON.stringify(job), JSON.stringify(request), maxOpen, Number(idempotency !== null)]
-    const [answer, known] = await this.#store.ask(() =>
-      this.#scripts.fngwCreate(keys.length, ...keys, ...words, at('events'), event),
-    )
-    return answer === 'known' ? { known: known! } : (answer as 'made' | 'full')
+    const { seq: _, ...job } = draft
+    const { id, idempotency } = job
+    const body = request.hasBodyPart ? at('part', id, 'body') : ''
+    const keyed = idempotency === null ? '' : at('idempotency', idempotency.key)
+    const keys = [at('job', id), at('jobs'), at('jobs', 'queued'), at('jobs', 'running'), at('seq'), body, keyed]
+    const words = [id, JSON.stringify(job).slice(1), JSON.stringify(request), maxOpen, at('events'), event]
+    const answer = await this.#store.ask(() => this.#scripts.fngwCreate(keys.length, ...keys, ...words))
+    if (answer[0] === 'known') return { known: answer[1] }
+    return answer[0] === 'full' ? null : { job: { ...draft, seq: answer[1] }, request, step: 1 }
   }
 
   /** @returns null when there is none, or it is damaged: nothing could run it */
@@ -150,14 +154,17 @@ export class JobRecords {
 
   /**
    * @param event - published when the step is kept; '' for none
+   * @param result - kept with the step, in the place of that of an earlier attempt
    * @returns null when another step came in between, or the job is gone
    */
-  async save(before: Kept, job: Job, event = ''): Promise<Kept | null> {
+  async save(before: Kept, job: Job, event = '', result: WrittenResult | null = null): Promise<Kept | null> {
     const at = this.#store.key.bind(this.#store)
     const { id, state, idempotency } = job
-    const parts = [at('part', id, 'body'), at('idempotency', idempotency?.key ?? '')]
+    const parts = [at('part', id, 'body'), at('idempotency', idempotency?.key ?? ''), at('part', id, 'result')]
     const keys = [at('job', id), at('jobs', before.job.state), at('jobs', state), at('finished'), ...parts]
-    const end = [job.finishedAt ?? '', LIFETIME_MS, at('events'), event]
+    keys.push(result !== null && 'draft' in result ? result.draft : '')
+    const bytes = result !== null && 'bytes' in result ? [result.bytes] : []
+    const end = [job.finishedAt ?? '', LIFETIME_MS, at('events'), event, ...bytes]
     const words = [id, job.seq, before.step, JSON.stringify(job), ...end]
     const isSaved = (await this.#store.ask(() => this.#scripts.fngwSave(keys.length, ...keys, ...words))) === 1
     return isSaved ? { job, request: before.request, step: before.step + 1 } : null
@@ -217,14 +224,9 @@ export class JobRecords {
     })
   }
 
-  /** The result of an attempt replaces none of a later one: it is kept only while the job is at the step with which the attempt began. */
-  writeResult({ job, step }: Kept): PartWriter {
-    return this.#writePart(async (draft, bytes) => {
-      const keys = [this.#store.key('job', job.id), draft, this.#store.key('part', job.id, 'result')]
-      const words = [step, Number(bytes === null), LIFETIME_MS, bytes ?? '']
-      const isKept = await this.#store.ask(() => this.#scripts.fngwSaveResult(3, ...keys, ...words))
-      if (isKept === 0) throw new Error('another gateway went on with the job')
-    })
+  /** @param onWritten - takes the whole result, for `save`: it is kept together with the end of its attempt */
+  writeResult(onWritten: (result: WrittenResult) => void): PartWriter {
+    return this.#writePart(async (draft, bytes) => onWritten(bytes === null ? { draft } : { bytes }))
   }
 
   /** @param keep - a draft, or the bytes of a part of one piece */

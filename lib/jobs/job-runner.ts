@@ -7,6 +7,7 @@
  * at any moment leaves a job that ran at most as often as is written.
  */
 
+import { isAscii } from 'node:buffer'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { type Clock, Timer, within } from '../core/clock.ts'
 import { getOrMake, Heap, type HeapItem } from '../core/collections.ts'
@@ -20,6 +21,7 @@ import {
   isFinished,
   type Job,
   type JobParts,
+  type JobRequest,
   type PartWriter,
   readBody,
   readRequest,
@@ -28,7 +30,7 @@ import {
 /** Milliseconds until a step that could not be kept is tried again. */
 export const STORE_RETRY_MS = 2000
 
-export interface JobRunnerOptions extends AttemptOptions {
+export interface JobRunnerOptions extends Omit<AttemptOptions, 'request'> {
   clock: Clock
   /** Jobs that run at once. */
   maxConcurrency: number
@@ -152,7 +154,7 @@ export class JobRunner {
       return
     }
     run.job = begun
-    const outcome = signal.aborted ? null : await runAttempt(begun, functionOf(begun.key), signal, this.#options)
+    const outcome = signal.aborted ? null : await runAttempt(begun, functionOf(begun.key), run.stop, this.#options)
     // `Jobs.cancel` keeps that step.
     if (run.isCanceled) return
     const now = clock.wall()
@@ -185,6 +187,8 @@ export class JobRunner {
 
 interface AttemptOptions {
   store: JobParts
+  /** Read already; otherwise the store is asked for it. */
+  request?: JobRequest
   /** Calls a function through its own admission. Never rejects. */
   call: (request: InternalRequest) => Promise<InternalResult>
   /** Bytes of a result that are kept. */
@@ -200,13 +204,13 @@ const KINDS: Readonly<Record<string, AttemptOutcome['kind']>> = {
 /**
  * One attempt: reads the request, calls the function and stores the result. Never rejects.
  * @param fn - null when it was removed
- * @param signal - stops the handler
+ * @param stop - stops the handler
  */
 export async function runAttempt(
   job: Job,
   fn: FunctionVersion | null,
-  signal: AbortSignal,
-  { store, call, maxResultBytes }: AttemptOptions,
+  stop: AbortController,
+  { store, request: known, call, maxResultBytes }: AttemptOptions,
 ): Promise<AttemptOutcome> {
   const toFailure = (status: number, error: string): AttemptOutcome => ({
     kind: 'failure',
@@ -215,15 +219,13 @@ export async function runAttempt(
     result: null,
   })
   if (fn === null) return toFailure(404, `unknown function or version: ${job.key}`)
-  // The writer stops the call when it is full, the owner when the job is canceled or the gateway stops.
-  const stop = new AbortController()
   const writer = new ResultWriter({
     open: () => store.write(job.id, 'result'),
     maxBytes: maxResultBytes,
     onFull: () => stop.abort(),
   })
   try {
-    const request = await readRequest(job, store)
+    const request = known ?? (await readRequest(job, store))
     const { method, path, rawPath, params, query, headers, context } = request
     const result = await call({
       ...{ fn, method, path, rawPath, params, query },
@@ -233,7 +235,7 @@ export async function runAttempt(
       trigger: { type: 'job', id: job.id, attempt: job.attempt, max_attempts: job.retry.maxAttempts },
       // Found again from the logs, and the logs from the job.
       id: `${job.id}.${job.attempt}`,
-      signal: AbortSignal.any([signal, stop.signal]),
+      signal: stop.signal,
       mustEnd: true,
       sink: writer,
     })
@@ -346,11 +348,14 @@ export class ResultWriter implements BodySink {
 
 /** Whether bytes that come in pieces are UTF-8, cuts inside characters included. */
 export class TextCheck {
-  readonly #decoder = new TextDecoder('utf-8', { fatal: true })
+  /** From the first piece on that is not ASCII: most results need none. */
+  #decoder: InstanceType<typeof TextDecoder> | null = null
   isText = true
 
   /** @param piece - none: the last character has to be whole */
   add(piece?: Buffer): void {
+    if (this.#decoder === null && (piece === undefined || isAscii(piece))) return
+    this.#decoder ??= new TextDecoder('utf-8', { fatal: true })
     try {
       if (this.isText) this.#decoder.decode(piece, { stream: piece !== undefined })
     } catch {

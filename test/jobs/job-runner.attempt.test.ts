@@ -24,9 +24,9 @@ function run(
   store: JobStore,
   call: (request: InternalRequest) => Promise<InternalResult>,
   maxResultBytes = 0,
-  signal = new AbortController().signal,
+  stop = new AbortController(),
 ) {
-  return runAttempt(job, makeFn(), signal, { store, call, maxResultBytes })
+  return runAttempt(job, makeFn(), stop, { store, call, maxResultBytes })
 }
 
 t.test('[jobs/jobs.6] the function is asked for what the job says, and marked as a job', async t => {
@@ -84,7 +84,7 @@ t.test('[jobs/jobs.1, jobs/jobs.2, jobs/jobs.3] refusals and failures by what an
 t.test('[jobs/jobs.7] a function that is gone, and a request that is lost, are failed attempts', async t => {
   const store = await setup(t)
   const options = { store, call: untilStopped, maxResultBytes: 0 }
-  const gone = await runAttempt(job, null, new AbortController().signal, options)
+  const gone = await runAttempt(job, null, new AbortController(), options)
   t.match(gone, { kind: 'failure', error: 'unknown function or version: node/hello@default' })
   await store.save([{ gone: job.id }])
   t.match(await run(store, untilStopped), { kind: 'failure', error: /its request is gone/ })
@@ -105,7 +105,7 @@ t.test('[jobs/jobs.11] the signal stops the call, and nothing of its answer is k
       return untilStopped(request)
     },
     0,
-    stop.signal,
+    stop,
   )
   t.match(await going, { kind: 'failure', result: null })
   t.equal(await store.read(job.id, 'result'), null)
