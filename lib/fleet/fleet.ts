@@ -195,7 +195,7 @@ export class Fleet {
         return { id, problem: 'its console is off, or it has another version of fngw' }
       return this.#requests.ask(id, 'history', window, HISTORY_MS).then(
         history => ({ id, history }),
-        error => ({ id, problem: (error as Error).message }),
+        error => ({ id, problem: (error as Error).message.replace(`gateway ${id}`, 'it') }),
       )
     }
     return Promise.all(others.map(ask))

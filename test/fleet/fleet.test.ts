@@ -198,7 +198,7 @@ t.test('[fleet/fleet.2] gateways of a fleet', { skip: WITHOUT_REDIS }, async t =
       t.match(sum, { gateways: 2, requests: 5 })
       t.match(sum.missing, [
         { id: 'forged', problem: 'its report has another form' },
-        { id: 'nobody', problem: 'gateway nobody cannot be reached' },
+        { id: 'nobody', problem: 'it cannot be reached' },
         ...off,
       ])
       await c.close()
