@@ -8,6 +8,7 @@ import { parse, parseAllDocuments } from 'yaml'
 import { SETTING_OPTIONS } from '../../lib/config/setting-options.ts'
 import { findCheck, isInstalled } from '../docs/checks.ts'
 import { makeTree } from '../helpers/tree.ts'
+import { findClusterPrograms, startCluster } from '../kubernetes.ts'
 
 const DEPLOY = fileURLToPath(new URL('../../examples/deploy', import.meta.url))
 const LIB = fileURLToPath(new URL('../../lib', import.meta.url))
@@ -257,6 +258,84 @@ t.test(
         'an unknown field is found',
       )
     }
+  },
+)
+
+const programs = findClusterPrograms(join(CACHE, 'bin'))
+/** It takes 10 s, also where the programs are installed. */
+function withoutCluster(): string | false {
+  if (process.env.FNGW_TEST_DEPLOY !== '1') return 'npm run test:deploy runs it'
+  if (typeof programs === 'string')
+    return `${programs} is not installed (FNGW_TEST_KUBERNETES=1 npm run test:deploy builds it)`
+  return withoutTools('kubectl', HELM) || (!hasDefinitions && 'the definitions of Knative and KEDA are not installed')
+}
+
+t.test(
+  '[docs.20] an API server of Kubernetes accepts the examples',
+  { skip: withoutCluster(), timeout: 300_000 },
+  async t => {
+    const { kubectl, kubeconfig } = await startCluster(t, programs as Exclude<typeof programs, string>)
+    const apply = (namespace: string, text: string): string => {
+      const { status, output } = kubectl(
+        ['apply', '--server-side', '--validate=strict', '--namespace', namespace, '--filename', '-'],
+        text,
+      )
+      if (status !== 0 || output.includes('Warning')) t.fail(output)
+      return output
+    }
+    /** A namespace whose pods follow the strictest of the security standards of Kubernetes. */
+    const createNamespace = (name: string): void => {
+      const labels = Object.fromEntries(
+        ['enforce', 'warn'].map(mode => [`pod-security.kubernetes.io/${mode}`, 'restricted']),
+      )
+      apply('default', JSON.stringify({ apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels } }))
+      apply(name, JSON.stringify({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'default' } }))
+    }
+    for (const kind of ['Service', 'ScaledObject']) apply('default', readFileSync(join(CACHE, `${kind}.yaml`), 'utf8'))
+    const crds = ['crd/services.serving.knative.dev', 'crd/scaledobjects.keda.sh']
+    t.match(kubectl(['wait', '--for=condition=Established', '--timeout=30s', ...crds]), { status: 0 })
+
+    createNamespace('functions')
+    t.match(apply('functions', renderBase().output), /deployment.apps\/functions serverside-applied/)
+    t.match(apply('functions', renderBase('keda').output), /scaledobject.keda.sh\/functions serverside-applied/)
+    t.match(
+      apply('functions', read('knative', 'service.yaml')),
+      /service.serving.knative.dev\/functions serverside-applied/,
+    )
+    createNamespace('charts')
+    for (const values of [[], ['autoscaling.keda.enabled=true']])
+      t.match(
+        apply('charts', renderChart(...values).output.replaceAll('namespace: functions', 'namespace: charts')),
+        /deployment.apps\/functions serverside-applied/,
+      )
+    createNamespace('docs')
+    const [, example = ''] = /```yaml\n(.*?)```/s.exec(readFileSync(join(DEPLOY, '../../docs/kubernetes.md'), 'utf8'))!
+    t.match(apply('docs', example), /deployment.apps\/functions serverside-applied/)
+
+    for (const namespace of ['functions', 'charts', 'docs']) {
+      const { output } = kubectl(['get', 'deployment', 'functions', '--namespace', namespace, '--output', 'json'])
+      const { metadata, spec } = JSON.parse(output).spec.template
+      const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { ...metadata, name: 'one', namespace }, spec }
+      t.match(
+        apply(namespace, JSON.stringify(pod)),
+        /pod\/one serverside-applied/,
+        `${namespace}: its pods are admitted`,
+      )
+    }
+    const bad = renderBase().output.replace('maxReplicas: 10', 'maxReplicas: 1')
+    t.match(kubectl(['apply', '--server-side', '--filename', '-'], bad), {
+      status: 1,
+      output: /must be greater than or equal to/,
+    })
+
+    const helm = (...args: string[]) => run(HELM, ...args, '--kubeconfig', kubeconfig, '--namespace', 'charts')
+    for (const args of [
+      ['install', 'web', CHART],
+      ['upgrade', 'web', CHART, '--set', 'autoscaling.keda.enabled=true'],
+      ['rollback', 'web', '1'],
+      ['uninstall', 'web'],
+    ])
+      t.match(helm(...args), { status: 0 }, args.join(' '))
   },
 )
 
