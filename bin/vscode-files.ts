@@ -1,6 +1,6 @@
 /** `fngw init --vscode`: how VS Code attaches to the languages of a tree. It never overwrites. Owner: page bin/init. */
 
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { lstatSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { RuntimeName } from '../lib/core/identity.ts'
 import { UsageError } from './usage-error.ts'
@@ -53,9 +53,13 @@ const FOLDER = '.vscode'
 const LAUNCH = join(FOLDER, 'launch.json')
 const EXTENSIONS = join(FOLDER, 'extensions.json')
 
-/** @throws UsageError when a file is there: nothing is written then */
+/** @throws UsageError when a file is there, or a link instead of the folder: nothing is written then */
 export function checkVscodeFiles(cwd: string): void {
-  const present = [LAUNCH, EXTENSIONS].find(file => existsSync(join(cwd, file)))
+  const find = (path: string) => lstatSync(join(cwd, path), { throwIfNoEntry: false })
+  if (find(FOLDER)?.isDirectory() === false)
+    throw new UsageError(`${FOLDER} is not a folder, nothing was written: move it away (links are not followed)`)
+  // A link that leads nowhere is there too.
+  const present = [LAUNCH, EXTENSIONS].find(file => find(file) !== undefined)
   if (present !== undefined)
     throw new UsageError(
       `${present} is already there, nothing was written: move it away, or add the configurations of docs/debugging.md to it`,

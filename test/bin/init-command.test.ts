@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import t from 'tap'
@@ -115,6 +115,19 @@ t.test('[bin/init.13] --vscode writes how VS Code attaches to the languages of t
     message: /Node\.js, TypeScript, Python and PHP/,
     exitCode: 2,
   })
+  const linked = t.testdir({
+    outside: {},
+    folder: { 'a.js': '', '.vscode': t.fixture('symlink', '../outside') },
+    file: { 'a.js': '', '.vscode': { 'launch.json': t.fixture('symlink', '../../outside/launch.json') } },
+    taken: { 'a.js': '', '.vscode': 'a file' },
+  })
+  for (const [name, message] of [
+    ['folder', /^\.vscode is not a folder, nothing was written/],
+    ['file', /^\.vscode\/launch\.json is already there/],
+    ['taken', /^\.vscode is not a folder, nothing was written/],
+  ] as const)
+    await t.rejects(command(join(linked, name), undefined, { vscode: true }), { message, exitCode: 2 }, name)
+  t.same(readdirSync(join(linked, 'outside')), [])
   const asked = t.testdir({})
   await command(asked, undefined, {}, ['hello', 'python', 'GET', 'yes'])
   t.match(read(asked, 'launch.json').configurations, [{ type: 'debugpy' }])
