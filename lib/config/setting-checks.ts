@@ -227,10 +227,15 @@ export function readSecret(
     reportRepeated(at, `is not used, because ${sources[secret]!.name} is given`)
     return { ...resolved, warnings: [...warnings, ...findings.map(toWarning)] }
   }
-  const text = orNull(() => readSecretFile(path))
-  const value = text === null ? undefined : SETTING_OPTIONS[secret].field.readText(text, at)
-  if (text === null)
-    report(at, 'CONFIG_VALUE', 'must name a file of one line that can be read', 'Check its name and its permissions.')
+  const { text, obstacle } = readSecretFile(path)
+  const value = obstacle === null ? SETTING_OPTIONS[secret].field.readText(text, at) : undefined
+  if (obstacle !== null)
+    report(
+      at,
+      'CONFIG_VALUE',
+      `must name a file of one line that can be read: ${path} ${obstacle}`,
+      'Check its name and its permissions.',
+    )
   // Without the secret the gateway would be open to everyone.
   if (value === undefined)
     return { ...resolved, problems: [...problems, ...findings.map(found => ({ ...found, source }))] }
@@ -241,7 +246,18 @@ export function readSecret(
   }
 }
 
-function readSecretFile(path: string): string | null {
-  const stats = statSync(path)
-  return stats.isFile() && stats.size <= MAX_SECRET_FILE_BYTES ? readFileSync(path, 'utf8') : null
+/** @returns its text, or why it cannot be used */
+function readSecretFile(path: string): { text: string; obstacle: string | null } {
+  const fail = (obstacle: string) => ({ text: '', obstacle })
+  try {
+    const stats = statSync(path)
+    if (stats.isDirectory()) return fail('is a folder')
+    if (!stats.isFile()) return fail('is not a file')
+    if (stats.size > MAX_SECRET_FILE_BYTES) return fail(`has more than ${MAX_SECRET_FILE_BYTES} bytes`)
+    const text = readFileSync(path, 'utf8')
+    return text.trim() === '' ? fail('is empty') : { text, obstacle: null }
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    return fail(code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`)
+  }
 }

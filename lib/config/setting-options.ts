@@ -637,7 +637,7 @@ export const SETTING_OPTIONS = {
   ...inSection('Fleet', {
     storeUrl: setting('FN_STORE_URL', texts.storeUrl, {
       description:
-        'Redis or Valkey server that several gateways share: redis://[user:password@]host:6379/0, or rediss:// for TLS. Without it jobs and schedules are kept below the functions root.',
+        'Redis or Valkey server that several gateways share: redis://[user:password@]host:6379/0, redis+sentinel://host:26379/group for Sentinels, redis+cluster://host:6379 for a Cluster; rediss instead of redis for TLS. Without it jobs and schedules are kept below the functions root.',
       key: null,
       secret: true,
     }),

@@ -3,7 +3,8 @@
 import { randomBytes, scryptSync } from 'node:crypto'
 import { orNull } from '../core/errors.ts'
 import { isReservedPath } from '../core/identity.ts'
-import { type Field, list, mapped, reportWrong, string } from './fields.ts'
+import { parseStoreUrl } from '../core/store-url.ts'
+import { type Field, list, mapped, type Place, reportWrong, string } from './fields.ts'
 
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 
@@ -51,16 +52,24 @@ export function relativePath(description: string, what: string): Field<string> {
   })
 }
 
-/** The server that gateways of a fleet share. */
-export const storeUrl = string({
-  rule: 'a URL such as redis://host:6379/0 or rediss://user:password@host:6380',
+const storeUrlText = string({
+  rule: 'a URL such as redis://host:6379/0, redis+sentinel://host:26379/mymaster or redis+cluster://host:6379',
   maxLength: 2048,
-  parse: text => {
-    const url = URL.canParse(text.trim()) ? new URL(text.trim()) : null
-    const isRight = url !== null && /^rediss?:$/.test(url.protocol) && url.hostname !== ''
-    return isRight && /^\/?\d{0,4}$/.test(url.pathname) ? text.trim() : null
-  },
 })
+
+/** The server that gateways of a fleet share. A message says which rule the URL breaks, since its value is not shown. */
+export const storeUrl: Field<string> = { ...storeUrlText, read: readStoreUrl, readText: readStoreUrl }
+
+function readStoreUrl(value: unknown, at: Place): string | undefined {
+  const text = storeUrlText.read(typeof value === 'string' ? value.trim() : value, at)
+  if (text === undefined) return undefined
+  try {
+    parseStoreUrl(text)
+    return text
+  } catch (error) {
+    return reportWrong(at, (error as Error).message, value)
+  }
+}
 
 export const storePrefix = string({
   rule: '1 to 64 letters, digits, _ . and -',

@@ -1,17 +1,23 @@
 /**
- * The connection to the Redis or Valkey server that the gateways of a fleet share. Loaded only where `FN_STORE_URL` is set.
- * Spec: page fleet/fleet-store.
+ * The connection to the Redis or Valkey server that the gateways of a fleet share: one server, the master that Sentinels name, or a
+ * Cluster. Loaded only where `FN_STORE_URL` is set. Spec: page fleet/fleet-store.
  *
  * A command fails within COMMAND_MS while the server is away, and the connection comes back by itself: no call of a function waits for it.
  */
 
 import type { Socket } from 'node:net'
-import type { Redis, RedisOptions } from 'ioredis'
+import type { Cluster, ClusterOptions, Redis, RedisOptions } from 'ioredis'
 import { GatewayError, type Warning } from '../core/errors.ts'
+import { parseStoreUrl, type StoreUrl, toShownUrl } from '../core/store-url.ts'
 
 /** Milliseconds for one command, and for the first connection. */
 const COMMAND_MS = 1500
 const CONNECT_MS = 5000
+/**
+ * Milliseconds without a byte while a command waits, after which a connection is given up: a machine that lost its power sends no end.
+ * A command that waits on the server takes up to 10 s.
+ */
+const SILENT_MS = { command: 4000, waiting: 15_000 }
 /** Milliseconds between attempts to connect again: the first and the longest wait. */
 const RECONNECT_MS = { first: 50, longest: 1000 }
 /** Milliseconds until a server that answers but cannot serve a fleet is examined again, over a new connection: another one may have taken its place. */
@@ -23,6 +29,7 @@ const RETRY_AFTER_SECONDS = '2'
 const OLDEST_SERVER = [6, 2] as const
 const PLACE = 'FN_STORE_URL'
 const IS_REPLICA = 'it is a replica, which takes no writes'
+const UNREACHABLE = 'it is not connected'
 
 export interface StoreOptions {
   url: string
@@ -53,11 +60,18 @@ export async function examineStore(
   return store
 }
 
+type Client = Redis | Cluster
+type Ioredis = Pick<typeof import('ioredis'), 'Redis' | 'Cluster'>
+
 export class Store {
+  /** A Cluster has the same commands. */
   readonly redis: Redis
+  readonly #client: Client
+  readonly #url: StoreUrl
+  readonly #ioredis: Ioredis
   readonly #options: StoreOptions
-  readonly #further: Redis[] = []
-  #listener: Redis | null = null
+  readonly #further: Client[] = []
+  #listener: Client | null = null
   /** By channel. */
   readonly #listeners = new Map<string, (text: string) => void>()
   /** Kept in one slot of a cluster, as scripts with several keys need. */
@@ -72,29 +86,35 @@ export class Store {
   #again: NodeJS.Timeout | undefined
   /** The last refusal that was logged; monotonic ms. */
   #refused = { code: '', at: 0 }
+  #isExamining = false
+  #isClosed = false
   /** Takes the outcome of the first attempt to connect. */
   #onOutcome: ((problem: string | null) => void) | null = null
 
-  private constructor(redis: Redis, options: StoreOptions) {
-    this.redis = redis
+  private constructor(ioredis: Ioredis, options: StoreOptions) {
+    this.#ioredis = ioredis
     this.#options = options
+    this.#url = parseStoreUrl(options.url)
     this.prefix = `{${options.prefix}}`
-    writeByTurns(redis)
-    redis.on('ready', () => void this.#handleReady())
-    redis.on('error', error => this.#handleGone(toReason(error)))
-    redis.on('close', () => this.#handleGone('the connection was closed'))
+    this.#client = this.#connect(false)
+    this.redis = this.#client as Redis
+    this.#client.on('ready', () => void this.#handleReady())
+    this.#client.on('error', error => this.#handleGone(this.#toReason(error)))
+    this.#client.on('close', () => this.#handleGone('the connection was closed'))
   }
 
   /** @throws GatewayError that names the server, the reason and the remedy, unless the gateway may start without it */
   static async open(options: StoreOptions): Promise<Store> {
-    const { Redis } = await importOptional('ioredis', () => import('ioredis'))
-    const store = new Store(new Redis(options.url, toRedisOptions()), options)
+    const store = new Store(await importOptional<Ioredis>('ioredis', () => import('ioredis')), options)
     const problem = await store.#firstAnswer()
     if (problem === null || !options.isRequiredAtStart) return store
-    store.close()
     const remedy = 'correct the URL or start the server; FN_STORE_REQUIRED=0 starts the gateway without it'
     const message = `the store ${toShownUrl(options.url)} cannot be used: ${problem} (${remedy})`
     throw new GatewayError('RUNTIME_DOWN', message)
+  }
+
+  get isCluster(): boolean {
+    return this.#url.kind === 'cluster'
   }
 
   /** A key of this fleet. */
@@ -104,18 +124,11 @@ export class Store {
 
   /** A further connection, whose commands may wait on the server and are never given up. */
   connectBlocking(): Redis {
-    const waiting = {
-      maxRetriesPerRequest: null,
-      enableOfflineQueue: true,
-      lazyConnect: false,
-      commandTimeout: undefined,
-    }
-    const connection = this.redis.duplicate(waiting)
-    writeByTurns(connection)
+    const connection = this.#connect(true)
     // The main connection reports it.
     connection.on('error', () => {})
     this.#further.push(connection)
-    return connection
+    return connection as Redis
   }
 
   /** Takes the messages of a channel until `ignore`. Resolves when it does, which waits for a server that is away. */
@@ -135,89 +148,111 @@ export class Store {
   /** @throws GatewayError RUNTIME_DOWN with `Retry-After` when the server does not answer */
   async ask<T>(work: (redis: Redis) => Promise<T>): Promise<T> {
     try {
-      return await work(this.redis)
+      const answer = await work(this.redis)
+      // A silent server, or a node of a Cluster, comes back on a connection that was never lost.
+      if (this.problem !== null) void this.#handleReady()
+      return answer
     } catch (error) {
       if (error instanceof GatewayError) throw error
       // The connection is made again: by `reconnectOnError`.
       if (isReadOnly(error as Error)) this.#handleGone(IS_REPLICA)
       const headers = { 'Retry-After': RETRY_AFTER_SECONDS }
       const isRefusal = (error as Error).name === 'ReplyError'
-      const message = `the store ${isRefusal ? 'refuses a command' : 'does not answer'}: ${toReason(error as Error)}`
-      if (isRefusal) this.#logRefusal(message, (error as Error).message.split(' ', 1)[0]!)
+      const reason = this.#toReason(error as Error)
+      const message = `the store ${isRefusal ? 'refuses a command' : 'does not answer'}: ${reason}`
+      if (!isRefusal || reason.startsWith('CLUSTERDOWN')) this.#handleGone(reason)
+      else this.#logRefusal(message, (error as Error).message.split(' ', 1)[0]!)
       throw new GatewayError('RUNTIME_DOWN', message, { headers, cause: error })
     }
   }
 
   close(): void {
     clearTimeout(this.#again)
-    this.redis.removeAllListeners('close')
-    for (const connection of [this.redis, ...this.#further]) connection.disconnect()
+    this.#isClosed = true
+    for (const connection of [this.#client, ...this.#further]) connection.disconnect()
   }
 
   /** @returns null, or why the server cannot be used */
   #firstAnswer(): Promise<string | null> {
     return new Promise(resolve => {
-      const timer = setTimeout(() => this.#onOutcome?.(`no answer within ${CONNECT_MS / 1000} s`), CONNECT_MS)
+      const isTlsExpected = this.#url.isTls ? ', as from a server that does not use TLS' : ''
+      const silence = `no answer within ${CONNECT_MS / 1000} s${isTlsExpected}`
+      const timer = setTimeout(() => this.#onOutcome?.(silence), CONNECT_MS)
       this.#onOutcome = problem => {
         this.#onOutcome = null
         clearTimeout(timer)
-        resolve(problem)
+        if (problem !== null && this.#options.isRequiredAtStart) this.close()
+        if (problem !== UNREACHABLE) return resolve(problem)
+        this.problem = problem
+        void this.#findObstacle().then(obstacle => {
+          if (obstacle !== null && this.problem === problem) this.problem = obstacle
+          resolve(obstacle ?? problem)
+        })
       }
-      this.redis.connect().catch(() => {})
+      this.#client.connect().catch(() => {})
     })
+  }
+
+  /** Clients of Sentinels and of a Cluster do not say why they reach none. @returns null when the first one is reached */
+  #findObstacle(): Promise<string | null> {
+    const { Redis } = this.#ioredis
+    const options = { ...this.#url.hosts[0]!, lazyConnect: true, retryStrategy: null, connectTimeout: COMMAND_MS }
+    const probe = new Redis({ ...options, enableReadyCheck: false, ...(this.#url.isTls && { tls: {} }) })
+    return new Promise<string | null>(resolve => {
+      probe.on('error', error => resolve(this.#toReason(error)))
+      probe.connect().then(
+        () => resolve(null),
+        () => {},
+      )
+    }).finally(() => probe.disconnect())
   }
 
   /** @returns null, or why this server cannot serve a fleet */
   async #examine(): Promise<string | null> {
-    const info = await this.redis.info('server')
-    const version = /^redis_version:(\d+)\.(\d+)/m.exec(info)
-    this.version = version?.[0].slice('redis_version:'.length) ?? 'unknown'
-    const [major, minor] = [Number(version?.[1] ?? 0), Number(version?.[2] ?? 0)]
-    if (major < OLDEST_SERVER[0] || (major === OLDEST_SERVER[0] && minor < OLDEST_SERVER[1]))
-      return `its version is ${this.version}, at least ${OLDEST_SERVER.join('.')} is needed`
-    const mode = /^redis_mode:(cluster|sentinel)/m.exec(info)?.[1]
-    if (mode !== undefined) return `it is a ${mode}, and a single server is needed`
-    if (/^role:slave/m.test(await this.redis.info('replication'))) return IS_REPLICA
+    const servers = 'nodes' in this.#client ? this.#client.nodes('master') : [this.redis]
+    for (const server of servers) {
+      const problem = this.#findProblem(await server.info())
+      if (problem !== null) return problem
+    }
     const known = new Set(this.warnings.map(({ code }) => code))
-    this.warnings = await this.#findLosses()
+    const losses = (await Promise.all(servers.map(findLosses))).flat()
+    this.warnings = losses.filter(({ code }, i) => losses.findIndex(one => one.code === code) === i)
     for (const { code, message, hint } of this.warnings)
       if (!known.has(code)) this.#options.onLog('warn', `${message} (${hint})`)
     return null
   }
 
-  /** Settings with which the server would lose what was acknowledged. A managed server may not show them. */
-  async #findLosses(): Promise<Warning[]> {
-    const read = async (name: string): Promise<string | null> => {
-      const pair = await this.redis.config('GET', name).catch(() => null)
-      return Array.isArray(pair) ? String(pair[1] ?? '') : null
-    }
-    const [policy, appends, saves] = [await read('maxmemory-policy'), await read('appendonly'), await read('save')]
-    const warnings: Warning[] = []
-    if (policy !== null && policy !== 'noeviction')
-      warnings.push({
-        code: 'STORE_EVICTS',
-        path: PLACE,
-        message: `the store deletes jobs when its memory is full: maxmemory-policy is ${policy}`,
-        hint: 'Set maxmemory-policy noeviction in the configuration of the server.',
-      })
-    if (appends === 'no' && saves === '')
-      warnings.push({
-        code: 'STORE_NOT_PERSISTENT',
-        path: PLACE,
-        message: 'the store keeps nothing over its own restart: appendonly is no, and save is empty',
-        hint: 'Set appendonly yes in the configuration of the server.',
-      })
-    return warnings
+  /** @param info - of one server; @returns null, or why it cannot serve a fleet */
+  #findProblem(info: string): string | null {
+    const version = /^redis_version:(\d+)\.(\d+)/m.exec(info)
+    this.version = version?.[0].slice('redis_version:'.length) ?? 'unknown'
+    const [major, minor] = [Number(version?.[1] ?? 0), Number(version?.[2] ?? 0)]
+    if (major < OLDEST_SERVER[0] || (major === OLDEST_SERVER[0] && minor < OLDEST_SERVER[1]))
+      return `its version is ${this.version}, at least ${OLDEST_SERVER.join('.')} is needed`
+    const mode = /^redis_mode:(\w+)/m.exec(info)?.[1]
+    if (mode === 'sentinel') return this.#toOtherForm('sentinel')
+    if (mode === 'cluster' && this.#url.kind !== 'cluster') return this.#toOtherForm('cluster')
+    if (/^role:slave/m.test(info)) return IS_REPLICA
+    return null
   }
 
   /** Each time: another server may stand behind the URL now. */
   async #handleReady(): Promise<void> {
-    clearTimeout(this.#again)
-    const problem = await this.#examine().catch(error => toReason(error as Error))
+    if (this.#isExamining || this.#isClosed) return
+    this.#isExamining = true
+    const problem = await this.#examine().catch(error => this.#toReason(error as Error))
+    this.#isExamining = false
     if (problem !== null) {
-      this.#again = setTimeout(() => this.redis.disconnect(true), EXAMINE_MS).unref()
+      this.#again ??= setTimeout(() => {
+        this.#again = undefined
+        this.#client.disconnect(true)
+      }, EXAMINE_MS).unref()
       return this.#handleGone(problem)
     }
+    clearTimeout(this.#again)
+    this.#again = undefined
+    // It waits for messages and notices nothing where the network was away.
+    if (this.problem !== null && this.#listener?.status === 'ready') this.#listener.disconnect(true)
     if (this.#isReported) this.#options.onLog('info', 'the store is back')
     this.#isReported = false
     this.problem = null
@@ -233,6 +268,7 @@ export class Store {
   }
 
   #handleGone(reason: string): void {
+    if (this.#isClosed) return
     this.problem = reason
     if (this.#onOutcome !== null) {
       this.#onOutcome(reason)
@@ -241,6 +277,119 @@ export class Store {
     if (!this.#isReported) this.#options.onLog('warn', `the store is away, jobs and schedules wait: ${reason}`)
     this.#isReported = true
   }
+
+  /** @param waits - for commands that may wait on the server, and are never given up */
+  #connect(waits: boolean): Client {
+    const { kind, isTls, hosts, username, password, db, group, sentinelUsername, sentinelPassword } = this.#url
+    const tls = isTls ? { tls: {} } : {}
+    const client: RedisOptions = {
+      ...tls,
+      ...(username !== '' && { username }),
+      ...(password !== '' && { password }),
+      // With several hosts one that does not answer is nothing special.
+      connectTimeout: kind === 'server' ? CONNECT_MS : COMMAND_MS,
+      keepAlive: 5000,
+      socketTimeout: waits ? SILENT_MS.waiting : SILENT_MS.command,
+      ...(!waits && { commandTimeout: COMMAND_MS }),
+      // After a failover the address may be that of another server.
+      reconnectOnError: isReadOnly,
+    }
+    const start = { lazyConnect: !waits, enableOfflineQueue: waits }
+    if (kind === 'cluster') {
+      const options: ClusterOptions = {
+        ...start,
+        redisOptions: client,
+        clusterRetryStrategy: toDelay,
+        slotsRefreshTimeout: COMMAND_MS,
+        // A certificate is for the name, not for its address.
+        dnsLookup: (name, found) => found(null, name),
+      }
+      const cluster = new this.#ioredis.Cluster(hosts, options)
+      return cluster.on('+node', writeByTurns)
+    }
+    const options: RedisOptions = {
+      ...client,
+      ...start,
+      db,
+      maxRetriesPerRequest: waits ? null : 0,
+      retryStrategy: toDelay,
+    }
+    const sentinel: RedisOptions = {
+      sentinels: hosts,
+      name: group,
+      ...(sentinelUsername !== '' && { sentinelUsername }),
+      ...(sentinelPassword !== '' && { sentinelPassword }),
+      ...(isTls && { sentinelTLS: {}, enableTLSForSentinelMode: true }),
+      sentinelCommandTimeout: COMMAND_MS,
+      sentinelRetryStrategy: toDelay,
+    }
+    const redis = new this.#ioredis.Redis({ ...options, ...(kind === 'sentinel' ? sentinel : hosts[0]!) })
+    writeByTurns(redis)
+    return redis
+  }
+
+  /** How the URL of what was found must begin. */
+  #toOtherForm(kind: 'sentinel' | 'cluster'): string {
+    const scheme = `redis${this.#url.isTls ? 's' : ''}+${kind}`
+    const { host, port } = this.#url.hosts[0]!
+    const place = `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`
+    return kind === 'sentinel'
+      ? `it is a Sentinel: write ${place}/GROUP with the name of its master group`
+      : `it is a node of a Cluster: write ${place}`
+  }
+
+  #toReason(error: Error & { code?: string; lastNodeError?: Error }): string {
+    // Several addresses, Sentinels or nodes were tried.
+    const first = error instanceof AggregateError ? (error.errors[0] as Error | undefined) : error.lastNodeError
+    const { message } = first ?? error
+    const unreachable = /^All sentinels are unreachable(?:.*Last error: (.*))?/.exec(message)
+    if (unreachable !== null) return this.#toSentinelReason(unreachable[1])
+    if (/WRONGPASS|NOAUTH|invalid username-password/.test(message)) return 'the user name or the password is wrong'
+    if (/Command timed out|Socket timeout|^timeout$/.test(message)) return `no answer within ${COMMAND_MS / 1000} s`
+    if (/isn't writeable|Connection is closed|Cluster isn't ready/.test(message)) return UNREACHABLE
+    if (/unknown command 'select'/i.test(message)) return this.#toOtherForm('sentinel')
+    if (/SELECT is not allowed in cluster mode/.test(message)) return this.#toOtherForm('cluster')
+    if (/cluster support disabled|unknown command 'cluster'/i.test(message)) return 'it is not a node of a Cluster'
+    if (/wrong version number|packet length too long/.test(message))
+      return 'it does not use TLS on this port: write redis:// instead of rediss://'
+    if (/altnames/.test(message)) return `its certificate is for another name: ${message}`
+    if (/certificate/.test(message)) return `${message}: NODE_EXTRA_CA_CERTS names the file of a private authority`
+    if (/ECONNRESET/.test(message) && !this.#url.isTls) return `${message}, as from a server that requires rediss://`
+    return message.replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.?$/, '')
+  }
+
+  /** @param last - why the last one could not be asked; undefined when each knows no such group */
+  #toSentinelReason(last: string | undefined): string {
+    if (last === undefined || /No such master/.test(last)) return `no Sentinel knows the group ${this.#url.group}`
+    if (/WRONGPASS|NOAUTH/.test(last)) return 'the user name or the password of the Sentinels is wrong'
+    if (/unknown command 'sentinel'/i.test(last)) return 'it is not a Sentinel'
+    return this.#toReason(new Error(last))
+  }
+}
+
+/** Settings with which a server would lose what was acknowledged. A managed server may not show them. */
+async function findLosses(server: Redis): Promise<Warning[]> {
+  const read = async (name: string): Promise<string | null> => {
+    const pair = await server.config('GET', name).catch(() => null)
+    return Array.isArray(pair) ? String(pair[1] ?? '') : null
+  }
+  const [policy, appends, saves] = [await read('maxmemory-policy'), await read('appendonly'), await read('save')]
+  const warnings: Warning[] = []
+  if (policy !== null && policy !== 'noeviction')
+    warnings.push({
+      code: 'STORE_EVICTS',
+      path: PLACE,
+      message: `the store deletes jobs when its memory is full: maxmemory-policy is ${policy}`,
+      hint: 'Set maxmemory-policy noeviction in the configuration of the server.',
+    })
+  if (appends === 'no' && saves === '')
+    warnings.push({
+      code: 'STORE_NOT_PERSISTENT',
+      path: PLACE,
+      message: 'the store keeps nothing over its own restart: appendonly is no, and save is empty',
+      hint: 'Set appendonly yes in the configuration of the server.',
+    })
+  return warnings
 }
 
 /** The commands of one turn of the event loop leave in one write: a write costs as much as making the command. */
@@ -258,36 +407,11 @@ function writeByTurns(redis: Redis): void {
   })
 }
 
-function toRedisOptions(): RedisOptions {
-  return {
-    lazyConnect: true,
-    enableOfflineQueue: false,
-    maxRetriesPerRequest: 0,
-    connectTimeout: CONNECT_MS,
-    commandTimeout: COMMAND_MS,
-    keepAlive: 5000,
-    // After a failover the address may be that of another server.
-    reconnectOnError: isReadOnly,
-    retryStrategy: attempt => Math.min(RECONNECT_MS.longest, RECONNECT_MS.first * 2 ** Math.min(attempt, 10)),
-  }
-}
-
 function isReadOnly({ message }: Error): boolean {
   // A script of an older server names itself first.
   return /(?:^|-)READONLY /.test(message)
 }
 
-function toReason(error: Error & { code?: string }): string {
-  // Several addresses were tried.
-  const { message } = error instanceof AggregateError && error.errors.length > 0 ? (error.errors[0] as Error) : error
-  if (/WRONGPASS|NOAUTH|invalid username-password/.test(message)) return 'the user name or the password is wrong'
-  if (/Command timed out/.test(message)) return `no answer within ${COMMAND_MS / 1000} s`
-  if (/isn't writeable|Connection is closed/.test(message)) return 'it is not connected'
-  return message.replace(/ script: [0-9a-f]{40}, on @user_script:\d+\.?$/, '')
-}
-
-/** Without the password. */
-export function toShownUrl(url: string): string {
-  const { protocol, host, pathname } = new URL(url)
-  return `${protocol}//${host}${pathname}`
+function toDelay(attempt: number): number {
+  return Math.min(RECONNECT_MS.longest, RECONNECT_MS.first * 2 ** Math.min(attempt, 10))
 }

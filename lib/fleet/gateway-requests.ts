@@ -57,7 +57,8 @@ export class GatewayRequests {
     try {
       const message = JSON.stringify({ from: id, request, [topic]: value })
       const receivers = await store.ask(redis => redis.publish(this.#channelOf(gateway), message))
-      if (receivers === 0) fail('RUNTIME_DOWN', `gateway ${gateway} cannot be reached`)
+      // A node of a Cluster counts only those that are connected to itself.
+      if (receivers === 0 && !store.isCluster) fail('RUNTIME_DOWN', `gateway ${gateway} cannot be reached`)
       alive.repeat(LOOK_MS, () => {
         if (isThere(gateway)) return
         fail('RUNTIME_DOWN', `gateway ${gateway} ended before it replied: what it did is not known`)

@@ -14,6 +14,7 @@ import { orNull, type Warning } from '../core/errors.ts'
 import { readDescriptorLimit } from '../core/host.ts'
 import { RUNTIMES, type RuntimeName } from '../core/identity.ts'
 import { mapSome } from '../core/semaphore.ts'
+import { toShownUrl } from '../core/store-url.ts'
 import { nameSome } from '../core/text.ts'
 import type { DirNode } from '../discovery/snapshot.ts'
 import { namesIn, OwnFolder } from '../files/own-folder.ts'
@@ -111,7 +112,7 @@ export async function examine(gateway: Examined, loads: boolean): Promise<Doctor
 async function checkStore({ storeUrl, storePrefix }: Settings): Promise<DoctorCheck[]> {
   if (storeUrl === null) return []
   const id = 'store.reachable'
-  const { examineStore, toShownUrl } = await import('../fleet/fleet-store.ts')
+  const { examineStore } = await import('../fleet/fleet-store.ts')
   try {
     const { version, problem, warnings } = await examineStore(storeUrl, storePrefix)
     const shown = toShownUrl(storeUrl)

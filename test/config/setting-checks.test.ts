@@ -9,9 +9,11 @@ import {
   isFullRoot,
   type ProcessPowers,
   readPowers,
+  readSecrets,
 } from '../../lib/config/setting-checks.ts'
 import { resolveSettings } from '../../lib/config/settings.ts'
 import { toUidRange, toUsers } from '../../lib/config/texts.ts'
+import { asNobody } from '../helpers/as-nobody.ts'
 
 const ALL = 0x1ffffffffffn
 const NO_ROOT = process.geteuid?.() === 0 ? false : 'giving files away needs root'
@@ -166,4 +168,31 @@ t.test('[runtime/isolation.5] ids are a range above root', async t => {
       [{ message: /^FN_ISOLATION_UIDS must be a range of 2 to 65536 user ids such as/ }],
       text,
     )
+})
+
+t.test('[runtime/isolation.2] a file with a secret that cannot be used is named with the reason', async t => {
+  const folder = mkdtempSync(join(tmpdir(), 'fngw-secret-'))
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const file = join(folder, 'url')
+  const read = (content: string | null, path = file) => {
+    if (content !== null) writeFileSync(file, content)
+    const { settings, problems } = readSecrets(resolveSettings({ env: { FN_STORE_URL_FILE: path }, cwd: '/' }))
+    t.notMatch(JSON.stringify(problems), 'planted')
+    return { url: settings.storeUrl, problem: problems[0]?.message ?? null }
+  }
+  const url = 'redis+sentinel://:planted@host/main'
+  t.same(read(`${url}\n`), { url, problem: null }, 'a newline at its end')
+  const rule = 'FN_STORE_URL_FILE must name a file of one line that can be read:'
+  t.same(read('\n').problem, `${rule} ${file} is empty`)
+  t.same(read('x'.repeat(4097)).problem, `${rule} ${file} has more than 4096 bytes`)
+  t.same(read(null, folder).problem, `${rule} ${folder} is a folder`)
+  t.same(read(null, `${file}-none`).problem, `${rule} ${file}-none does not exist`)
+  t.match(
+    read('redis+sentinel://:planted@host\n').problem,
+    /^FN_STORE_URL_FILE must be a URL that ends with the name of/,
+  )
+  t.match(read(`redis://:planted@a\nredis://:planted@b`).problem, /^FN_STORE_URL_FILE must be a URL such as/)
+  chmodSync(folder, 0o755)
+  chmodSync(file, 0o000)
+  await asNobody(async () => t.same(read(null).problem, `${rule} ${file} cannot be read (EACCES)`))
 })

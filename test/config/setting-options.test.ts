@@ -238,8 +238,10 @@ const CASES: Record<string, typeof SWITCH> = {
     [
       ['redis://host', 'redis://host'],
       ['rediss://user:secret@host:6380/2', 'rediss://user:secret@host:6380/2'],
+      [' redis+sentinel://:a@h1,h2:1/main/3 ', 'redis+sentinel://:a@h1,h2:1/main/3'],
+      ['rediss+cluster://h1,[::1]:7000', 'rediss+cluster://h1,[::1]:7000'],
     ],
-    ['http://localhost', 'redis:///7', 'localhost:7000', 'redis://localhost/name'],
+    ['http://localhost', 'redis:///7', 'localhost:7000', 'redis://localhost/name', 'redis+sentinel://h1'],
     [5, [], ''],
   ],
   storeUrlFile: [[['a/b', '/project/work/a/b']], ['a\nb'], [5, [], '']],

@@ -1,7 +1,10 @@
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
-import { importOptional, Store, type StoreOptions, toShownUrl } from '../../lib/fleet/fleet-store.ts'
-import { startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
+import { importOptional, Store, type StoreOptions } from '../../lib/fleet/fleet-store.ts'
+import { startRedis, startSentinel, WITHOUT_REDIS } from '../helpers/redis.ts'
+import { hasOpenssl, makeCertificate } from '../helpers/remote-bed.ts'
+import { makeTree } from '../helpers/tree.ts'
+import { runCli } from '../helpers/cli.ts'
 
 async function open(t: Test, url: string, more: Partial<StoreOptions> = {}) {
   const logs: string[] = []
@@ -36,15 +39,81 @@ t.test('[fleet/fleet-store.2] a server that cannot be used is named with the rea
   )
 })
 
-t.test('[fleet/fleet-store.2] a wrong password, and a node of a cluster', { skip: WITHOUT_REDIS }, async t => {
-  const { port } = await startRedis(t, ['--requirepass', 'right', '--appendonly', 'yes'])
-  for (const user of ['', ':wrong@'])
-    await t.rejects(open(t, `redis://${user}127.0.0.1:${port}`), { message: /the user name or the password is wrong/ })
-  const { store } = await open(t, `redis://:right@127.0.0.1:${port}`)
-  t.equal(store.problem, null)
-  const cluster = await startRedis(t, ['--cluster-enabled', 'yes'])
-  await t.rejects(open(t, cluster.url), { message: /it is a cluster, and a single server is needed/ })
-})
+t.test(
+  '[fleet/fleet-store.2, fleet/fleet-store.7] a wrong password, and a URL of another kind of server',
+  { skip: WITHOUT_REDIS },
+  async t => {
+    const { port } = await startRedis(t, ['--requirepass', 'right', '--appendonly', 'yes'])
+    const host = `127.0.0.1:${port}`
+    const refused = /the user name or the password is wrong/
+    for (const user of ['', ':wrong@']) await t.rejects(open(t, `redis://${user}${host}`), { message: refused })
+    const { store } = await open(t, `redis://:right@${host}`)
+    t.equal(store.problem, null)
+    const cluster = await startRedis(t, ['--cluster-enabled', 'yes'])
+    const node = `127.0.0.1:${cluster.port}`
+    const sentinels = await startSentinel(t, 'right')
+    const sentinel = `127.0.0.1:${sentinels.port}`
+    const secret = '?sentinel_password=right-watch'
+    const cases: Record<string, string> = {
+      [`redis://${node}`]: `it is a node of a Cluster: write redis+cluster://${node} (`,
+      [`redis://${node}/1`]: `it is a node of a Cluster: write redis+cluster://${node} (`,
+      [`redis://:right-watch@${sentinel}`]: `it is a Sentinel: write redis+sentinel://${sentinel}/GROUP with`,
+      [`redis://:right-watch@${sentinel}/1`]: `it is a Sentinel: write redis+sentinel://${sentinel}/GROUP with`,
+      [`redis://:right@127.0.0.1:${sentinels.replica.port}`]: 'it is a replica, which takes no writes',
+      [`redis+sentinel://:right@${sentinel}/main`]: 'the user name or the password of the Sentinels is wrong',
+      [`redis+sentinel://:wrong@127.0.0.1:1,${sentinel}/main${secret}`]: 'the user name or the password is wrong',
+      [`redis+sentinel://:right@${sentinel}/other${secret}`]: 'no Sentinel knows the group other',
+      'redis+sentinel://127.0.0.1:1/main': 'connect ECONNREFUSED 127.0.0.1:1',
+      [`redis+sentinel://${node}/main`]: 'it is not a Sentinel',
+      [`redis+cluster://:right@${host}`]: 'it is not a node of a Cluster',
+      'redis+cluster://127.0.0.1:1': 'connect ECONNREFUSED 127.0.0.1:1',
+    }
+    for (const [url, problem] of Object.entries(cases)) {
+      const error = await open(t, url).catch(error => error)
+      t.match(error.message, ` cannot be used: ${problem}`, url)
+      t.notMatch(error.message, 'right')
+    }
+  },
+)
+
+t.test(
+  '[fleet/fleet-store.2] a certificate of another name, of an unknown authority, or none',
+  { skip: WITHOUT_REDIS || (!hasOpenssl() && 'openssl is not installed') },
+  async t => {
+    const pki = makeTree({})
+    t.teardown(pki.cleanup)
+    makeCertificate(pki, 'redis')
+    const files = ['--tls-cert-file', pki.path('redis.pem'), '--tls-key-file', pki.path('redis.key')]
+    const server = await startRedis(
+      t,
+      [
+        ...files,
+        '--tls-ca-cert-file',
+        pki.path('redis.pem'),
+        '--tls-auth-clients',
+        'no',
+        '--bind',
+        '127.0.0.1',
+        '127.0.0.2',
+      ],
+      true,
+    )
+    const url = `rediss://127.0.0.1:${server.port}`
+    const unknown = /cannot be used: self-signed certificate: NODE_EXTRA_CA_CERTS names/
+    await t.rejects(open(t, url), { message: unknown })
+    for (const kind of ['+cluster', '+sentinel'])
+      await t.rejects(open(t, `rediss${kind}://127.0.0.1:${server.port}${kind === '+sentinel' ? '/main' : ''}`), {
+        message: unknown,
+      })
+    await t.rejects(open(t, url.replace('rediss', 'redis')), {
+      message: /ECONNRESET, as from a server that requires rediss:/,
+    })
+    const env = { FN_STORE_URL: url.replace('127.0.0.1', '127.0.0.2'), NODE_EXTRA_CA_CERTS: pki.path('redis.pem') }
+    const { status, stderr } = runCli(['run', '.'], { cwd: t.testdir({}), env })
+    t.match(stderr, /its certificate is for another name: .*127\.0\.0\.2/)
+    t.equal(status, 1)
+  },
+)
 
 t.test('[fleet/fleet-store.3] a server that would lose jobs is a warning', { skip: WITHOUT_REDIS }, async t => {
   const { url } = await startRedis(t, ['--maxmemory-policy', 'allkeys-lru'])
@@ -68,17 +137,22 @@ t.test(
     const ping = () => store.ask(redis => redis.ping())
     server.pause()
     await t.rejects(ping(), { code: 'RUNTIME_DOWN', message: /no answer within 1\.5 s/ })
+    t.match(store.problem, /no answer/)
+    let back = isBack()
     server.resume()
     t.equal(await ping(), 'PONG')
+    await back
+    t.equal(store.problem, null)
     await server.end()
     await t.rejects(ping(), { code: 'RUNTIME_DOWN' })
     t.match(store.problem, /./)
-    const back = isBack()
+    back = isBack()
     await server.begin()
     await back
     t.equal(await ping(), 'PONG')
-    t.match(logs, [/^warn the store is away, jobs and schedules wait: /, 'info the store is back'])
-    t.equal(logs.length, 2)
+    const both = [/^warn the store is away, jobs and schedules wait: /, 'info the store is back']
+    t.match(logs, [...both, ...both])
+    t.equal(logs.length, 4)
     await t.rejects(
       store.ask(redis => redis.call('NONSENSE')),
       { message: /^the store refuses a command: ERR unknown command/ },
@@ -130,8 +204,4 @@ t.test('[fleet/fleet-store.3] a server that comes later is examined then', { ski
   t.equal(store.problem, null)
   t.match(store.warnings, [{ code: 'STORE_EVICTS' }])
   t.match(logs, [/^warn the store is away/, /^warn .*maxmemory-policy is allkeys-lru/, 'info the store is back'])
-})
-
-t.test('[fleet/fleet-store.2] passwords are not shown', async t => {
-  t.equal(toShownUrl('rediss://a:b@host:1/2'), 'rediss://host:1/2')
 })
