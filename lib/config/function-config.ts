@@ -321,7 +321,7 @@ export function mergePolicies(
     includeDebugHeaders:
       first(nearestFirst, 'includeDebugHeaders', layer => layer.response.includeDebugHeaders) ?? false,
     group: first(nearestFirst, 'group', layer => layer.group) ?? null,
-    validate: first(own, 'validate', layer => layer.invoke.validate) ?? false,
+    validate: first(nearestFirst, 'validate', layer => layer.invoke.validate) ?? false,
     summary: first(own, 'summary', layer => layer.invoke.summary) ?? null,
     exampleQuery: first(own, 'exampleQuery', layer => layer.invoke.query) ?? null,
     exampleBody: first(own, 'exampleBody', layer => layer.invoke.body) ?? null,

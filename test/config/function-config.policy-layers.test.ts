@@ -55,7 +55,14 @@ const ROOT = {
   timeout_ms: 1000,
   max_concurrency: 7,
   group: 'root',
-  invoke: { allow_hosts: ['root.example'], methods: ['POST'], handler: 'rooted', adapter: 'lambda', summary: 'Root' },
+  invoke: {
+    allow_hosts: ['root.example'],
+    validate: true,
+    methods: ['POST'],
+    handler: 'rooted',
+    adapter: 'lambda',
+    summary: 'Root',
+  },
   response: { include_debug_headers: true },
   worker_pool: { max_workers: 3, max_queue: 9 },
   edge: { allow_private: true },
@@ -75,11 +82,15 @@ t.test(
       maxConcurrency: 7,
       maxBodyBytes: 1_048_576,
       allowHosts: ['root.example'],
+      validate: true,
       includeDebugHeaders: true,
       group: 'root',
       edge: { allowPrivate: true },
       cors: { origins: ['*'] },
       workerPool: { maxWorkers: 7, maxQueue: 1 },
+    })
+    t.match(mergePolicies([configOf(ROOT), configOf({ invoke: { validate: false } })], DEFAULTS, { kind: 'file' }), {
+      validate: false,
     })
     t.same(
       mergePolicies([configOf(ROOT), configOf({ cors: false, invoke: { allow_hosts: [] } })], DEFAULTS, {
