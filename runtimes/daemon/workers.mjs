@@ -25,7 +25,7 @@ const MAX_TROUBLE_CHARS = 500
 const MAX_STARTING = Math.max(2, availableParallelism() * 2)
 /** What functions see of the environment; tokens and settings of the host stay away from them. */
 const WORKER_VARIABLES =
-  /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|TMP|TEMP|SSL_CERT_FILE|SSL_CERT_DIR)$/
+  /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|TMP|TEMP|SSL_CERT_FILE|SSL_CERT_DIR|NODE_EXTRA_CA_CERTS)$/
 /** Read and write for the owner and its group. */
 const GROUP_SOCKET_MODE = 0o660
 /** @type {Clock} */

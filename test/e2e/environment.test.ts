@@ -3,6 +3,7 @@ import { createGateway } from '../../lib/index.ts'
 import { handlerFile, RUNTIMES } from '../helpers/gateway-bed.ts'
 import { commandOf, environOf, listProcesses } from '../helpers/processes.ts'
 import { makeTree, type TreeEntry } from '../helpers/tree.ts'
+import { makeCertificates, tlsUpstream } from '../helpers/upstream.ts'
 
 /** Answers with the environment of the event, and with that of the whole process where the language shows it. */
 const HANDLERS: Readonly<Record<string, string>> = {
@@ -89,3 +90,22 @@ t.test(
     for (const runtime of RUNTIMES) t.equal((await call(runtime)).event.LOCAL, 'changed', `${runtime} after a reload`)
   },
 )
+
+t.test('[config/function-env.8] functions in Node trust the authorities of NODE_EXTRA_CA_CERTS', async t => {
+  const { ca, key, cert } = makeCertificates()
+  const upstream = await tlsUpstream(key, cert, (_request, response) => response.end('trusted'))
+  t.teardown(() => upstream.close())
+  const tree = makeTree({
+    'ca.pem': ca,
+    'functions/ask/handler.js': `exports.handler = async () => (await fetch('${upstream.url}')).text()\n`,
+  })
+  t.teardown(tree.cleanup)
+  const gateway = await createGateway({
+    functionsRoot: tree.path('functions'),
+    runtimes: ['node'],
+    logLevel: 'silent',
+    env: { ...process.env, NODE_EXTRA_CA_CERTS: tree.path('ca.pem') },
+  })
+  t.teardown(() => gateway.close())
+  t.equal((await gateway.inject('/ask')).text(), '"trusted"')
+})
