@@ -4,8 +4,8 @@ import { listPages } from './docs/pages.ts'
 
 t.setTimeout(280_000)
 
-/** Pages that need a server: docs-servers.test.ts. */
-const WITH_SERVER = /\/(mail)\.md$/
+/** Pages that need a server or packages: docs-servers.test.ts. */
+const WITH_SERVER = /\/(mail|postgres|s3|thumbnails)\.md$/
 
 // A separate file, so that it runs beside the other guides.
 for (const page of listPages().filter(page => /^docs\/(from-|recipes\/)/.test(page) && !WITH_SERVER.test(page)))

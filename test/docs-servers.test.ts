@@ -1,18 +1,48 @@
-/** Recipes whose functions use a server: it runs here, on a free port. */
+/** Recipes whose functions use packages, or a server: it runs here, on a free port. */
 
-import { existsSync } from 'node:fs'
-import t from 'tap'
-import { followPage, languagesOf } from './docs/follow-page.ts'
-import { readMail, startMailServer } from './docs/servers.ts'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { readDocBlocks } from './docs/blocks.ts'
+import { followBlocks, followPage, languagesOf } from './docs/follow-page.ts'
+import { readPage } from './docs/pages.ts'
+import { findPostgres, readMail, startMailServer, startPostgres, startS3 } from './docs/servers.ts'
+import { DocSession } from './docs/session.ts'
 
-t.setTimeout(280_000)
+/** Packages that the checkout does not have come from the registries: `npm run test:registry`. */
+const hasRegistry = process.env.FNGW_TEST_REGISTRY === '1'
+const noRegistry = !hasRegistry && 'its packages come from the registry: npm run test:registry'
+t.setTimeout(hasRegistry ? 1_200_000 : 280_000)
+
+const phpModules = spawnSync('php', ['-m'], { encoding: 'utf8' }).stdout ?? ''
+
+/** Languages of a page, without those whose driver is missing: the reason is printed. */
+function withDrivers(t: Test, page: string, missing: Record<string, string | false>): string[] {
+  return languagesOf(page).filter(language => {
+    const reason = missing[language] ?? false
+    if (reason !== false) t.comment(`${page} is not run in ${language}: ${reason}`)
+    return reason === false
+  })
+}
+
+/** Reads a page that is not run. */
+async function readBlocks(t: Test, page: string, reason: string): Promise<void> {
+  t.comment(`${page} is not run: ${reason}`)
+  const session = new DocSession()
+  t.teardown(() => session.end())
+  for (const block of readDocBlocks(readPage(page))) {
+    const { failure } = await session.follow({ ...block, marker: `not run: ${reason}` })
+    t.equal(failure, undefined, `${page}:${block.line}`)
+  }
+}
 
 t.test('[docs.1, docs.2, docs.16] docs/recipes/mail.md sends what it says, once, also after a failure', async t => {
   const page = 'docs/recipes/mail.md'
   const server = await startMailServer(t)
-  const hasPhpMailer = existsSync('/usr/share/php/libphp-phpmailer')
-  if (!hasPhpMailer) t.comment('not run in PHP: libphp-phpmailer is not installed')
-  const languages = languagesOf(page).filter(language => language !== 'php' || hasPhpMailer)
+  const languages = withDrivers(t, page, {
+    php: !existsSync('/usr/share/php/libphp-phpmailer') && 'libphp-phpmailer is not installed',
+  })
   const session = await followPage(t, page, {
     languages,
     addresses: { '127.0.0.1:1025': server.address },
@@ -48,4 +78,89 @@ t.test('[docs.1, docs.2, docs.16] docs/recipes/mail.md sends what it says, once,
     server.received.map(readMail),
     languages.map(() => ({ ...report, text: 'Zo\u00eb', 'Message-ID': [/^<job.*\.shop@example\.com>$/] })),
   )
+})
+
+const postgres = findPostgres()
+
+t.test('[docs.1, docs.2, docs.16] docs/recipes/postgres.md does what it says', async t => {
+  const page = 'docs/recipes/postgres.md'
+  if (postgres === null) return readBlocks(t, page, 'postgresql is not installed')
+  const address = await startPostgres(t, postgres)
+  const languages = withDrivers(t, page, {
+    python: noRegistry,
+    go: noRegistry,
+    rust: noRegistry,
+    php: !phpModules.includes('pdo_pgsql') && 'php-pgsql is not installed',
+  })
+  const session = new DocSession({ languages, addresses: { '127.0.0.1:5432': address }, packages: ['pg'] })
+  t.teardown(() => session.end())
+  const orders = (language: string) => join(session.folder, `functions/in-${language}/orders`)
+  if (languages.includes('go')) {
+    mkdirSync(orders('go'), { recursive: true })
+    for (const words of [
+      ['mod', 'init', 'orders'],
+      ['get', 'github.com/jackc/pgx/v5/pgxpool'],
+    ])
+      execFileSync('go', words, { cwd: orders('go'), stdio: 'pipe' })
+  }
+  if (languages.includes('rust')) {
+    const manifest = readDocBlocks(readPage(page)).find(({ language }) => language === 'toml')!
+    mkdirSync(orders('rust'), { recursive: true })
+    writeFileSync(join(orders('rust'), 'Cargo.toml'), manifest.text)
+  }
+  await followBlocks(t, page, session)
+
+  // Connections that the server closes are replaced.
+  const database = `postgres://app:for-development@${address}/app`
+  const query = (sql: string) => execFileSync('psql', ['-qtA', database, '-c', sql], { encoding: 'utf8' }).trim()
+  query("UPDATE stock SET count = 1000 WHERE item = 'tea'")
+  const order = async (language: string) => {
+    const headers = { 'content-type': 'application/json' }
+    const body = '{"item": "tea", "count": 1}'
+    const response = await fetch(`${session.gateway.url}/in-${language}/orders`, { method: 'POST', headers, body })
+    await response.text()
+    return response.status
+  }
+  for (const language of languages) t.equal(await order(language), 201, language)
+  const open = "FROM pg_stat_activity WHERE datname = 'app' AND pid <> pg_backend_pid()"
+  t.ok(Number(query(`SELECT count(*) ${open}`)) >= languages.length, 'each language keeps a connection')
+  query(`SELECT pg_terminate_backend(pid, 5000) ${open}`)
+  for (const language of languages) {
+    // A pool of Node learns of the end from its event loop, which a call may come before.
+    if (/^[jt]s$/.test(language)) await order(language)
+    t.equal(await order(language), 201, `${language} after its connections were closed`)
+  }
+})
+
+t.test('[docs.1, docs.2, docs.16] docs/recipes/thumbnails.md does what it says', async t => {
+  const page = 'docs/recipes/thumbnails.md'
+  const languages = withDrivers(t, page, {
+    js: noRegistry,
+    python: noRegistry,
+    php: !phpModules.includes('\ngd\n') && 'php-gd is not installed',
+  })
+  if (languages.length === 0) return readBlocks(t, page, 'no library for images is installed')
+  const session = await followPage(t, page, { languages })
+  const photo = readFileSync(join(session.folder, 'photo.png'))
+  // The header says that there are more bytes than came.
+  const damaged = photo.subarray(0, 100)
+  for (const language of languages) {
+    const send = (body: Buffer) =>
+      fetch(`${session.gateway.url}/in-${language}/thumbnail`, { method: 'POST', body: Uint8Array.from(body) })
+    const webp = Buffer.from(await (await send(photo)).arrayBuffer())
+    t.equal(webp.toString('latin1', 8, 15), 'WEBPVP8', language)
+    t.same([webp.readUInt16LE(26) & 0x3fff, webp.readUInt16LE(28) & 0x3fff], [256, 192], language)
+    const refused = await send(damaged)
+    t.same([refused.status, await refused.json()], [400, { error: 'the image is damaged' }], language)
+  }
+})
+
+const hasS3 = spawnSync('python3', ['-c', 'import moto.server, flask']).status === 0
+const noS3 = !hasS3 && 'moto is not installed: pip install "moto[server]"'
+
+t.test('[docs.1, docs.2, docs.16] docs/recipes/s3.md does what it says', async t => {
+  const page = 'docs/recipes/s3.md'
+  const reason = noRegistry || noS3
+  if (reason !== false) return readBlocks(t, page, reason)
+  await followPage(t, page, { languages: languagesOf(page), addresses: { '127.0.0.1:5000': await startS3(t) } })
 })

@@ -14,6 +14,9 @@ cargo -V >/dev/null 2>&1 || wanted="$wanted cargo"
 command -v redis-server >/dev/null 2>&1 || wanted="$wanted redis-server"
 # Recipes of the documentation leave out a language without its driver.
 [ -d /usr/share/php/libphp-phpmailer ] || wanted="$wanted libphp-phpmailer"
+php -m 2>/dev/null | grep -q '^pdo_pgsql$' || wanted="$wanted php-pgsql"
+php -m 2>/dev/null | grep -q '^gd$' || wanted="$wanted php-gd"
+[ -d /usr/lib/postgresql ] || wanted="$wanted postgresql"
 # Tests of pages are left out without a browser, and say so.
 [ -n "${FNGW_TEST_CHROMIUM:-}" ] || command -v chromium-headless-shell >/dev/null 2>&1 || command -v chromium >/dev/null 2>&1 ||
   command -v google-chrome >/dev/null 2>&1 || wanted="$wanted chromium"

@@ -88,6 +88,9 @@ const CHECKS: Readonly<Record<string, Check>> = {
   go: whereInstalled('gofmt', byProgram('gofmt', '-e')),
   rust: whereInstalled('rustfmt', text => byProgram('rustfmt', '--emit', 'stdout')(`fn main() {\n${text}\n}\n`)),
   yaml: checkYaml,
+  toml: byProgram('python3', '-c', 'import sys, tomllib; tomllib.load(sys.stdin.buffer)'),
+  // Postgres reads it where the page is followed.
+  sql: () => null,
   nginx: checkNginx,
   // Caddy reads files alone: test/e2e/proxies.test.ts starts it with the block.
   caddy: () => null,

@@ -32,7 +32,8 @@ export function followTabs(t: Test, pages: readonly string[]): void {
     )
 }
 
-async function followBlocks(t: Test, page: string, session: DocSession): Promise<void> {
+/** @param isRustBuilt - false: functions in Rust are read, and not built */
+export async function followBlocks(t: Test, page: string, session: DocSession): Promise<void> {
   const blocks: DocBlock[] = readDocBlocks(readPage(page))
   t.ok(blocks.length > 0)
   for (const block of blocks) {

@@ -1,10 +1,14 @@
 /** Real servers for pages whose functions use one. Owner: page docs. */
 
-import { spawnSync } from 'node:child_process'
+import { type ChildProcessByStdio, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
+import { readdirSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import type { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import { SMTPServer } from 'smtp-server'
 import type { Test } from 'tap'
+import { makeTree } from '../helpers/tree.ts'
 
 export interface MailServer {
   /** Host and port. */
@@ -61,4 +65,83 @@ export async function startMailServer(t: Test): Promise<MailServer> {
       isBusy = true
     },
   }
+}
+
+const POSTGRES = '/usr/lib/postgresql'
+
+/** Folder of the newest server of Debian's packages; null without one. */
+export function findPostgres(): string | null {
+  try {
+    const [newest] = readdirSync(POSTGRES).sort((a, b) => Number(b) - Number(a))
+    return newest === undefined ? null : `${POSTGRES}/${newest}/bin`
+  } catch {
+    return null
+  }
+}
+
+/** A fresh cluster with the user and the database of the page. Resolves with its address. */
+export async function startPostgres(t: Test, programs: string): Promise<string> {
+  const tree = makeTree({ password: 'for-development', 'data/': '' })
+  t.teardown(tree.cleanup)
+  const data = tree.path('data')
+  // The server refuses to run as root.
+  const isRoot = process.getuid?.() === 0
+  if (isRoot) spawnSync('chown', ['-R', 'nobody:', tree.root])
+  const start = (program: string, args: string[]) => {
+    const words = [
+      ...(isRoot ? ['setpriv', '--reuid=nobody', '--regid=nogroup', '--clear-groups'] : []),
+      program,
+      ...args,
+    ]
+    return spawn(words[0]!, words.slice(1), { cwd: tree.root, stdio: ['ignore', 'ignore', 'pipe'] })
+  }
+  const options = ['--username=app', '--auth=scram-sha-256', `--pwfile=${tree.path('password')}`, '--no-sync']
+  const init = start(`${programs}/initdb`, [...options, '--no-instructions', '--encoding=UTF8', '--locale=C', data])
+  const [problem] = await Promise.all([text(init.stderr), once(init, 'close')])
+  if (init.exitCode !== 0) throw new Error(problem)
+
+  const address = `127.0.0.1:${await findPort()}`
+  const [host, port] = address.split(':')
+  const settings = { listen_addresses: host, port, unix_socket_directories: '', fsync: 'off', shared_buffers: '16MB' }
+  const words = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+  const server = start(`${programs}/postgres`, ['-D', data, ...words])
+  await waitForLog(t, server, 'database system is ready to accept connections')
+  const create = spawnSync('psql', ['-qc', 'CREATE DATABASE app', `postgres://app:for-development@${address}/postgres`])
+  if (create.status !== 0) throw new Error(String(create.stderr))
+  return address
+}
+
+/** A store that speaks the protocol of S3: moto. Resolves with its address. */
+export async function startS3(t: Test): Promise<string> {
+  const address = `127.0.0.1:${await findPort()}`
+  const [host = '', port = ''] = address.split(':')
+  const server = spawn('python3', ['-m', 'moto.server', '-H', host, '-p', port], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  await waitForLog(t, server, 'Running on http')
+  return address
+}
+
+/** Resolves when a server has written a text. The server ends with the test. */
+async function waitForLog(t: Test, server: ChildProcessByStdio<null, null, Readable>, text: string): Promise<void> {
+  const ended = once(server, 'close')
+  t.teardown(() => server.kill('SIGINT') && ended)
+  await new Promise<void>((resolve, reject) => {
+    let log = ''
+    server.stderr.on('data', chunk => {
+      log += chunk
+      if (log.includes(text)) resolve()
+    })
+    server.on('close', () => reject(new Error(log)))
+  })
+}
+
+/** Of a server that cannot choose one itself. */
+async function findPort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
 }

@@ -28,8 +28,14 @@ const FUNCTIONS = 'functions/'
 /** Commands that name a function. */
 const NAMED = /\bfngw (?:invoke|jobs create|schedule run) (?=\w)/g
 
-/** Of the gateway of a page with tabs, where a request may wait for a build on a busy machine. */
-const TAB_SETTINGS = { FN_RUNTIMES: 'node,python,php,lua,go,rust', FN_DEPS_WAIT_MS: '150000' }
+/** Milliseconds that a request may take: a build on a busy machine, with `npm run test:registry` after downloads. */
+const WAIT_MS = process.env.FNGW_TEST_REGISTRY === '1' ? 900_000 : 150_000
+/** Of the gateway of a page with tabs. */
+const TAB_SETTINGS = {
+  FN_RUNTIMES: 'node,python,php,lua,go,rust',
+  FN_DEPS_WAIT_MS: String(WAIT_MS),
+  FN_RUST_BUILD_TIMEOUT_S: String(WAIT_MS / 1000),
+}
 
 /** What came of a block: a failure, why it was not run, or neither. */
 export interface DocResult {
@@ -130,7 +136,8 @@ export class DocSession {
     const paths = isOfFunctions
       ? languages.map(one => `${FUNCTIONS}${toFolder(one)}/${file.slice(FUNCTIONS.length)}`)
       : [file]
-    for (const path of paths) this.#home.write({ [join('project', path)]: `${this.#toReal(text)}\n` })
+    for (const [i, path] of paths.entries())
+      this.#home.write({ [join('project', path)]: `${this.#toReal(text, isOfFunctions ? languages[i] : undefined)}\n` })
     // The gateway sees an edit by itself; a page that goes on at once has to be sure that it did. It reads its settings once.
     this.#stale = this.#stale === 'settings' || /^\w+\.json$/.test(file) ? 'settings' : 'functions'
     return {}
@@ -192,7 +199,7 @@ export class DocSession {
         ...(address !== undefined && { FN_PORT: address.split(':')[1] }),
       },
       stdio: ['ignore', 'pipe', 'pipe'],
-      timeout: 160_000,
+      timeout: WAIT_MS + 10_000,
     })
     const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
     const status = child.exitCode
@@ -217,8 +224,14 @@ export class DocSession {
     if (shown !== undefined) this.#daemonPorts.set(shown, new URL(daemon.url).port)
   }
 
-  #toReal(text: string): string {
-    return this.#toServers(text).replace(DAEMON_PORT, port => this.#daemonPorts.get(port) ?? port)
+  /** @param language - of the functions that an address of the gateway means */
+  #toReal(text: string, language?: string): string {
+    const { url } = this.#gateway ?? {}
+    const ofGateway =
+      url === undefined
+        ? text
+        : text.replace(/http:\/\/127\.0\.0\.1:8080/g, language === undefined ? url : `${url}/${toFolder(language)}`)
+    return this.#toServers(ofGateway).replace(DAEMON_PORT, port => this.#daemonPorts.get(port) ?? port)
   }
 
   #toServers(text: string): string {
