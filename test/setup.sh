@@ -15,6 +15,7 @@ command -v redis-server >/dev/null 2>&1 || wanted="$wanted redis-server"
 # Recipes of the documentation leave out a language without its driver.
 [ -d /usr/share/php/libphp-phpmailer ] || wanted="$wanted libphp-phpmailer"
 php -m 2>/dev/null | grep -q '^pdo_pgsql$' || wanted="$wanted php-pgsql"
+php -m 2>/dev/null | grep -q '^pdo_sqlite$' || wanted="$wanted php-sqlite3"
 php -m 2>/dev/null | grep -q '^gd$' || wanted="$wanted php-gd"
 [ -d /usr/lib/postgresql ] || wanted="$wanted postgresql"
 # Tests of pages are left out without a browser, and say so.

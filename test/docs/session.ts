@@ -48,7 +48,7 @@ export interface DocSessionOptions {
   app?: string
   /** Of the tabs of the page; each has the page's functions in a separate folder, below one gateway. */
   languages?: readonly string[]
-  /** Where servers of the test listen, by the addresses that the page shows. */
+  /** Where servers of the test listen and its files are, by the addresses and folders that the page shows. */
   addresses?: Readonly<Record<string, string>>
   /** Packages of the checkout that the functions of the page find, so that none is downloaded. */
   packages?: readonly string[]
