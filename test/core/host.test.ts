@@ -18,7 +18,15 @@ const PLANTED: Readonly<Record<string, string>> = {
   'PATH\nX': 's',
   path: 's',
 }
-const NEEDED = { PATH: '/bin', HOME: '/home/a', LANG: 'C', LC_ALL: 'C', TZ: 'UTC', SSL_CERT_FILE: '/c.pem', NODE_EXTRA_CA_CERTS: '/n.pem' }
+const NEEDED = {
+  PATH: '/bin',
+  HOME: '/home/a',
+  LANG: 'C',
+  LC_ALL: 'C',
+  TZ: 'UTC',
+  SSL_CERT_FILE: '/c.pem',
+  NODE_EXTRA_CA_CERTS: '/n.pem',
+}
 
 t.test(
   '[config/function-env.8] of the variables of the host only harmless ones reach functions and build tools',
