@@ -44,11 +44,11 @@ export interface Kept {
 export type WrittenResult = { draft: string } | { bytes: Buffer }
 
 /**
- * KEYS: job, jobs, queued, running, counter, body or '', idempotency or ''.
+ * KEYS: job, jobs, queued, running, counter, body, idempotency. The job's key stands for one that is missing: a Cluster refuses an empty one.
  * ARGV: id, job from behind its number, request, most open, channel, event.
  */
 const CREATE = `
-if KEYS[7] ~= '' then
+if KEYS[7] ~= KEYS[1] then
   local known = redis.call('GET', KEYS[7])
   if known then return {'known', known} end
 end
@@ -57,19 +57,19 @@ local number = redis.call('INCR', KEYS[5])
 redis.call('HSET', KEYS[1], 'job', '{"seq":' .. number .. ',' .. ARGV[2], 'request', ARGV[3], 'step', 1)
 redis.call('ZADD', KEYS[2], number, ARGV[1])
 redis.call('ZADD', KEYS[3], number, ARGV[1])
-if KEYS[6] ~= '' then redis.call('PERSIST', KEYS[6]) end
-if KEYS[7] ~= '' then redis.call('SET', KEYS[7], ARGV[1]) end
+if KEYS[6] ~= KEYS[1] then redis.call('PERSIST', KEYS[6]) end
+if KEYS[7] ~= KEYS[1] then redis.call('SET', KEYS[7], ARGV[1]) end
 redis.call('PUBLISH', ARGV[5], ARGV[6])
 return {'made', number}`
 
 /**
- * KEYS: job, set of the state before, set of the state now, finished, body, idempotency, result, draft of the result or ''.
+ * KEYS: job, set of the state before, set of the state now, finished, body, idempotency, result, draft of the result or the job's key.
  * ARGV: id, number, step, job, end in ms or '', lifetime of a finished job and of a result, channel, event or '', bytes of a result
  * without a draft.
  */
 const SAVE = `
 if redis.call('HGET', KEYS[1], 'step') ~= ARGV[3] then
-  if KEYS[8] ~= '' then redis.call('DEL', KEYS[8]) end
+  if KEYS[8] ~= KEYS[1] then redis.call('DEL', KEYS[8]) end
   return 0
 end
 redis.call('HSET', KEYS[1], 'job', ARGV[4], 'step', ARGV[3] + 1)
@@ -77,7 +77,7 @@ if KEYS[2] ~= KEYS[3] then
   redis.call('ZREM', KEYS[2], ARGV[1])
   redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
 end
-if KEYS[8] ~= '' then
+if KEYS[8] ~= KEYS[1] then
   redis.call('RENAME', KEYS[8], KEYS[7])
   redis.call('PEXPIRE', KEYS[7], ARGV[6])
 elseif ARGV[9] then
@@ -132,8 +132,8 @@ export class JobRecords {
     const at = this.#store.key.bind(this.#store)
     const { seq: _, ...job } = draft
     const { id, idempotency } = job
-    const body = request.hasBodyPart ? at('part', id, 'body') : ''
-    const keyed = idempotency === null ? '' : at('idempotency', idempotency.key)
+    const body = request.hasBodyPart ? at('part', id, 'body') : at('job', id)
+    const keyed = idempotency === null ? at('job', id) : at('idempotency', idempotency.key)
     const keys = [at('job', id), at('jobs'), at('jobs', 'queued'), at('jobs', 'running'), at('seq'), body, keyed]
     const words = [id, JSON.stringify(job).slice(1), JSON.stringify(request), maxOpen, at('events'), event]
     const answer = await this.#store.ask(() => this.#scripts.fngwCreate(keys.length, ...keys, ...words))
@@ -162,7 +162,7 @@ export class JobRecords {
     const { id, state, idempotency } = job
     const parts = [at('part', id, 'body'), at('idempotency', idempotency?.key ?? ''), at('part', id, 'result')]
     const keys = [at('job', id), at('jobs', before.job.state), at('jobs', state), at('finished'), ...parts]
-    keys.push(result !== null && 'draft' in result ? result.draft : '')
+    keys.push(result !== null && 'draft' in result ? result.draft : keys[0]!)
     const bytes = result !== null && 'bytes' in result ? [result.bytes] : []
     const end = [job.finishedAt ?? '', LIFETIME_MS, at('events'), event, ...bytes]
     const words = [id, job.seq, before.step, JSON.stringify(job), ...end]
