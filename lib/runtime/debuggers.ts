@@ -69,6 +69,8 @@ const DAP_BEGIN = 'Content-Length:'
 /** Characters in which Xdebug says whose it is, and connections that wait until a worker says so too. */
 const MAX_INIT_CHARS = 4096
 const MAX_UNKNOWN = 100
+/** Milliseconds after which a connection that no worker has is ended. */
+const UNKNOWN_MS = 10_000
 const LOCAL_HOST = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/
 
 export class Debuggers {
@@ -290,7 +292,10 @@ export class Debuggers {
   }
 
   #meetXdebug(debugged: Socket, port: number): void {
+    this.#sockets.add(debugged)
     debugged.on('error', () => {})
+    debugged.once('close', () => this.#sockets.delete(debugged))
+    debugged.setTimeout(UNKNOWN_MS, () => debugged.destroy())
     let head = ''
     const read = (bytes: Buffer) => {
       head += bytes.toString('latin1')
@@ -301,11 +306,16 @@ export class Debuggers {
       }
       debugged.off('data', read)
       debugged.pause()
-      const lead = (worker: Worker): void => this.#toEditor(debugged, head, worker, port)
+      const lead = (worker: Worker): void => {
+        debugged.setTimeout(0)
+        this.#toEditor(debugged, head, worker, port)
+      }
       const worker = this.#phpWorkers.get(pid)
       if (worker !== undefined) lead(worker)
-      else if (this.#unknown.size < MAX_UNKNOWN) this.#unknown.set(pid, lead)
-      else debugged.destroy()
+      else if (this.#unknown.size < MAX_UNKNOWN) {
+        this.#unknown.set(pid, lead)
+        debugged.once('close', () => this.#unknown.get(pid) === lead && this.#unknown.delete(pid))
+      } else debugged.destroy()
     }
     debugged.on('data', read)
   }
@@ -358,6 +368,8 @@ class DebugProxy {
   protected readonly server: Server
   protected port = 0
   readonly #host: ProxyHost
+  /** Of editors, also of those that have said nothing yet. */
+  readonly #connections = new Set<Socket>()
   /** Oldest first: the newest that lives is the one. */
   #targets: Target[] = []
   #links: { link: Link; target: Target }[] = []
@@ -367,6 +379,10 @@ class DebugProxy {
     this.fn = fn
     this.#host = host
     this.server = this.createServer()
+    this.server.on('connection', editor => {
+      this.#connections.add(editor)
+      editor.once('close', () => this.#connections.delete(editor))
+    })
   }
 
   protected createServer(): Server {
@@ -408,8 +424,7 @@ class DebugProxy {
 
   close(): void {
     this.server.close()
-    for (const { link } of this.#links) link.close()
-    for (const { editor } of this.#waiting) editor.destroy()
+    for (const editor of this.#connections) editor.destroy()
   }
 
   protected meet(editor: Socket, toFirst: (target: Target) => string | null): void {

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { chmodSync, existsSync } from 'node:fs'
 import { request } from 'node:http'
+import { connect } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
@@ -239,6 +240,20 @@ t.test('[runtime/debuggers.5] lets in only who knows the address, from this mach
     response.resume()
     t.equal(response.statusCode, status, headers.host)
   }
+})
+
+t.test('[runtime/debuggers.7] a close of the gateway ends connections that have said nothing', async t => {
+  const entries = { 'hello.mjs': `export const handler = () => 1`, 'hi.py': 'def handler(event):\n    return 1\n' }
+  const python = { port: NODE.port + 700, path: null }
+  const debug = { node: { port: NODE.port + 600 }, python }
+  const { gateway } = await open(t, entries, { debug, runtimes: ['node', 'python'] })
+  const silent = [debug.node.port, python.port].map(port => connect(port, '127.0.0.1'))
+  await Promise.all(silent.map(socket => once(socket, 'connect')))
+  // The other side has it too.
+  await fetch(`http://127.0.0.1:${debug.node.port}/json`)
+  const ended = Promise.all(silent.map(socket => once(socket.resume(), 'close')))
+  await gateway.close({ timeoutMs: 0 })
+  await t.resolves(ended)
 })
 
 t.test('[runtime/debuggers.8] is refused outside of development and at public addresses', async t => {
