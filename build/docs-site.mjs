@@ -9,6 +9,44 @@ import { join, posix } from 'node:path'
 /** Names of tabs by the language of their code blocks. */
 const TAB_NAMES = { js: 'Node', ts: 'TypeScript', python: 'Python', php: 'PHP', lua: 'Lua', go: 'Go', rust: 'Rust' }
 
+/**
+ * How the search of the site reads words and ranks sections. VitePress sends the functions to browsers as text, so they
+ * use nothing but their arguments.
+ */
+export const SEARCH = {
+  options: {
+    /** @param {string} term */
+    processTerm: term => {
+      const word = term.toLowerCase()
+      // Words of questions that are in every section.
+      if (/^(?:a|an|and|are|as|at|be|by|can|do|does|for|from|have|how|i|if|in|into|is|it|its|me|my|of|on|or|so|that|the|there|this|to|use|using|want|what|when|where|which|with|you|your)$/.test(word)) return null
+      // One word for singular and plural, verb and noun.
+      return word.replace(/(?<=\w{4})(?:(?<!s)s|ing)$/, '')
+    },
+  },
+  searchOptions: {
+    /** @param {string} term */
+    prefix: term => term.length > 2,
+    /** @param {string} term */
+    fuzzy: term => (term.length > 4 ? 0.2 : false),
+    // A guide explains what the reference lists.
+    /** @param {string} id */
+    boostDocument: id => {
+      if (id.startsWith('/CHANGELOG')) return 0.05
+      if (/^\/(?:reference|examples|how-it-works|SECURITY|CONTRIBUTING)/.test(id)) return 0.3
+      return id.startsWith('/from-') ? 0.7 : 1
+    },
+  },
+}
+
+/**
+ * @param {string} path - of a page in the site
+ * @returns {boolean} whether the search finds it: the specification is for people who change fngw, and the index has only links
+ */
+export function isSearched(path) {
+  return !/^(?:spec\/|index\.md$|docs\/README\.md$)/.test(path)
+}
+
 /** @typedef {{ text: string, link: string }} SidebarItem */
 
 /**

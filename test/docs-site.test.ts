@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { checkSite, toAnchor, toSidebar, toSiteLink, toSitePage } from '../build/docs-site.mjs'
+import { checkSite, SEARCH, toAnchor, toSidebar, toSiteLink, toSitePage, toSitePath } from '../build/docs-site.mjs'
 import { listPages, ROOT, readPage } from './docs/pages.ts'
 import { makeTree } from './helpers/tree.ts'
 
@@ -95,15 +95,80 @@ t.test('[docs.11] a broken link, a missing heading and a request to another host
 const vitepress = join(ROOT, 'docs/node_modules/.bin/vitepress')
 const skip = existsSync(vitepress) ? false : 'VitePress is not installed (npm ci --prefix docs)'
 
-t.test('[docs.11] the site is built, and its links lead somewhere', { skip }, async t => {
+/** Questions of new users as they type them, and where a search for each leads; one of several pages is enough. */
+const QUESTIONS: readonly (readonly [words: string, ...pages: string[]])[] = [
+  ['return a 404', 'handlers/response', 'handlers/errors'],
+  ['set a cookie', 'handlers/cookies'],
+  ['read the query string', 'handlers/event'],
+  ['json body', 'handlers/event'],
+  ['stream a response', 'handlers/streaming'],
+  ['upload a file', 'handlers/uploads', 'uploads'],
+  ['limit body size', 'handlers/uploads', 'first-api'],
+  ['how do I protect a route', 'auth'],
+  ['set an environment variable', 'handlers/environment'],
+  ['where do secrets go', 'secrets'],
+  ['install a package', 'dependencies'],
+  ['run something every night', 'schedules'],
+  ['cron', 'schedules'],
+  ['retry a job', 'jobs'],
+  ['call another function', 'handlers'],
+  ['share code between functions', 'routing'],
+  ['version a function', 'routing'],
+  ['nginx https', 'nginx'],
+  ['deploy with docker', 'container'],
+  ['see the logs', 'production', 'observability'],
+  ['debug with breakpoints', 'debugging'],
+  ['write a test', 'testing'],
+  ['cors', 'routing'],
+  ['change the timeout', 'configuration', 'troubleshooting'],
+  ['embed in express', 'embedding'],
+  ['redirect to another url', 'handlers/response'],
+  ['validate the request body', 'validation'],
+  ['serve static files', 'recipes/static-site'],
+  ['prometheus metrics', 'observability'],
+  ['websocket', 'handlers/streaming', 'recipes/live-updates'],
+]
+
+t.test('[docs.11, docs.21] the site is built', { skip }, async t => {
   const site = makeTree({})
   t.teardown(site.cleanup)
   const child = spawn(vitepress, ['build', 'docs', '--outDir', site.root], {
     cwd: ROOT,
+    env: { ...process.env, DOCS_REPOSITORY: 'https://git.example.com/fngw' },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const output = (await Promise.all([child.stdout.toArray(), child.stderr.toArray()])).flat().join('')
   t.ok(existsSync(site.path('first-api.html')), output)
   t.notMatch(output, /broken links/)
   t.match(readFileSync(site.path('index.html'), 'utf8'), `v${JSON.parse(readPage('package.json')).version}`)
+
+  t.test('each page has a link to its source', async t => {
+    for (const page of pages) {
+      const html = readFileSync(site.path(toSitePath(page).replace(/\.md$/, '.html')), 'utf8')
+      t.ok(html.includes(`"https://git.example.com/fngw/edit/main/${page}"`), page)
+    }
+  })
+  t.test('a search for a question has its page among the first three', async t => {
+    const folder = site.path('assets/chunks')
+    const name = readdirSync(folder).find(name => name.startsWith('@localSearchIndex'))!
+    const { default: json } = (await import(join(folder, name))) as { default: string }
+    const { default: MiniSearch } = await import(join(ROOT, 'docs/node_modules/minisearch/dist/es/index.js'))
+    // As VitePress searches, with the options of the site.
+    const index = MiniSearch.loadJSON(json, {
+      fields: ['title', 'titles', 'text'],
+      storeFields: ['title', 'titles'],
+      ...SEARCH.options,
+      searchOptions: { boost: { title: 4, text: 2, titles: 1 }, ...SEARCH.searchOptions },
+    })
+    for (const [words, ...expected] of QUESTIONS) {
+      const found: string[] = index
+        .search(words)
+        .slice(0, 3)
+        .map(({ id }: { id: string }) => id.replace(/^\/|\.html.*$/g, ''))
+      t.ok(
+        expected.some(page => found.includes(page)),
+        `${words}: ${found.join(', ')}`,
+      )
+    }
+  })
 })

@@ -2,7 +2,7 @@ import { cpSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitepress'
-import { checkSite, toAnchor, toSidebar, toSiteLink, toSitePage, toSitePath } from '../../build/docs-site.mjs'
+import { checkSite, isSearched, SEARCH, toAnchor, toSidebar, toSiteLink, toSitePage, toSitePath } from '../../build/docs-site.mjs'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const { version, description, repository } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
@@ -41,8 +41,10 @@ export default defineConfig({
     outline: [2, 3],
     search: {
       provider: 'local',
-      // The specification is for people who change fngw.
-      options: { _render: (text, env, markdown) => (env.relativePath.startsWith('spec/') ? '' : markdown.render(text, env)) },
+      options: {
+        miniSearch: SEARCH,
+        _render: (text, env, markdown) => (isSearched(env.relativePath) ? markdown.render(text, env) : ''),
+      },
     },
     ...(source !== null && { editLink: { pattern: `${source}/edit/main/:path`, text: 'Edit this page' } }),
   },
