@@ -3,10 +3,11 @@
  * Owner: §1, §7, page runtime/daemon.
  */
 
-import { basename, dirname } from 'node:path'
+import { realpathSync } from 'node:fs'
+import { basename, dirname, isAbsolute, sep } from 'node:path'
 import type { Bytes } from '../core/byte-pool.ts'
 import type { FunctionVersion } from '../core/catalog.ts'
-import { type ErrorDetail, GatewayError } from '../core/errors.ts'
+import { type ErrorDetail, GatewayError, orNull } from '../core/errors.ts'
 import { STREAM_LEAD_BYTES, STREAM_WINDOW_BYTES } from '../core/limits.ts'
 import type { Semaphore } from '../core/semaphore.ts'
 import { OwnFolder } from '../files/own-folder.ts'
@@ -304,7 +305,10 @@ export function toRuntimeError(fields: Readonly<Record<string, unknown>>, fn: Fa
   }
   const options = Object.keys(detail).length === 0 ? {} : { detail }
   // Loaders of some languages name files in full.
-  if (fields.code === 'load') return new GatewayError('LOAD_FAILED', message.replaceAll(toRoot(fn), ''), options)
+  if (fields.code === 'load') {
+    const text = [toRoot(fn), toRealRoot(fn)].reduce((shown, root) => shown.replaceAll(root, ''), message)
+    return new GatewayError('LOAD_FAILED', text, options)
+  }
   return new GatewayError('HANDLER_FAILED', message, options)
 }
 
@@ -358,13 +362,25 @@ export function toBrokenContract(
 }
 
 function toDetail({ file, line, stack, hint }: Readonly<Record<string, unknown>>, fn: FailedFunction): ErrorDetail {
-  const root = toRoot(fn)
   return {
-    ...(typeof file === 'string' && { file: file.startsWith(root) ? file.slice(root.length) : file }),
+    ...(typeof file === 'string' && { file: toShownFile(file, fn) }),
     ...(typeof line === 'number' && { line }),
     ...(typeof stack === 'string' && { stack }),
     ...(typeof hint === 'string' && { hint }),
   }
+}
+
+/** The path below the functions root; of a file elsewhere the full path. */
+function toShownFile(file: string, fn: FailedFunction): string {
+  if (!isAbsolute(file)) return file
+  const root = file.startsWith(toRoot(fn)) ? toRoot(fn) : toRealRoot(fn)
+  return file.startsWith(root) ? file.slice(root.length) : file
+}
+
+/** As `toRoot`, links followed: Node and PHP name files by their real paths. */
+function toRealRoot(fn: FailedFunction): string {
+  const root = toRoot(fn)
+  return orNull(() => realpathSync.native(root) + sep) ?? root
 }
 
 /** The functions root with its last separator, so that a folder of a similar name is not taken for it. */

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { toBrokenContract, toHandlerLine, toRuntimeError, toTimeout } from '../../lib/runtime/call.ts'
 import { makeFn } from '../helpers/fn.ts'
+import { makeTree } from '../helpers/tree.ts'
 
 const fn = makeFn({ entryPath: '/srv/fns/a/handler.js', entryFile: 'a/handler.js', policy: { timeoutMs: 700 } })
 
@@ -62,6 +63,20 @@ t.test(
     t.same(toBrokenContract('no reply', fn).detail, { file: 'a/handler.js' })
   },
 )
+
+t.test('[runtime/worker-set.6] files below a root that is a link are named by their paths below it', t => {
+  const tree = makeTree({ 'real/a/handler.js': '', link: { symlink: 'real' } })
+  t.teardown(tree.cleanup)
+  const linked = makeFn({ entryPath: tree.path('link/a/handler.js'), entryFile: 'a/handler.js' })
+  for (const root of ['link', 'real']) {
+    const file = tree.path(`${root}/b/util.js`)
+    t.same(toRuntimeError({ message: 'x', file }, linked).detail, { file: 'b/util.js' }, root)
+    const failed = toRuntimeError({ code: 'load', message: `syntax error in ${file}:2`, file }, linked)
+    t.match(failed, { message: 'syntax error in b/util.js:2', detail: { file: 'b/util.js' } }, root)
+  }
+  t.equal(toRuntimeError({ file: tree.path('other.js') }, linked).detail?.file, tree.path('other.js'))
+  t.end()
+})
 
 t.test('[runtime/worker-set.6] a timeout names the line where the handler begins, in every language', t => {
   const cases: [text: string, line: number | null, names?: string[]][] = [
