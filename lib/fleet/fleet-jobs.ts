@@ -47,7 +47,7 @@ import {
 import type { JobListOptions, JobsOptions, JobsPart } from '../jobs/jobs.ts'
 import type { JobEventRecord } from '../observe/events.ts'
 import type { Store } from './fleet-store.ts'
-import { isJobEvent, JobRecords, type Kept, type WrittenResult } from './job-records.ts'
+import { isJobEvent, JobRecords, type Kept, type WrittenPart } from './job-records.ts'
 
 const QUEUE = 'tickets'
 /** Milliseconds for which a ticket is held without renewal. Tickets that were not renewed are looked for twice as often. */
@@ -360,7 +360,7 @@ export class FleetJobs implements JobsPart {
     const { id } = begun.job
     const run: Run = { stop: new AbortController(), isCanceled: false, ended: Promise.resolve() }
     this.#runs.set(id, run)
-    let result: WrittenResult | null = null
+    let result: WrittenPart | null = null
     const writer = this.#records.writeResult(written => (result = written))
     const going = runAttempt(begun.job, fn, run.stop, {
       ...{ call, maxResultBytes, request: begun.request },
@@ -382,7 +382,7 @@ export class FleetJobs implements JobsPart {
   }
 
   /** Tries until the store takes it. The place of the attempt stays taken, which bounds how many wait. */
-  async #keepEnd(begun: Kept, ended: Job, result: WrittenResult | null): Promise<void> {
+  async #keepEnd(begun: Kept, ended: Job, result: WrittenPart | null): Promise<void> {
     const { clock, onLog } = this.#options
     for (let isFirst = true; ; isFirst = false) {
       try {
@@ -409,7 +409,7 @@ export class FleetJobs implements JobsPart {
   }
 
   /** A step counts when it is kept; then it is reported. @returns null when another step came first */
-  async #keep(before: Kept, job: Job, result: WrittenResult | null = null): Promise<Kept | null> {
+  async #keep(before: Kept, job: Job, result: WrittenPart | null = null): Promise<Kept | null> {
     const event = this.#toEvent(job)
     const kept = await this.#records.save(before, job, this.#toMessage({ job: event }), result)
     if (kept === null) return null

@@ -40,8 +40,8 @@ export interface Kept {
   readonly step: number
 }
 
-/** The result of an attempt, written but not kept yet: a key that has it, or its bytes. */
-export type WrittenResult = { draft: string } | { bytes: Buffer }
+/** A part that is not kept yet: a key that has it, or its bytes. */
+export type WrittenPart = { draft: string } | { bytes: Buffer }
 
 /**
  * KEYS: job, jobs, queued, running, counter, body, idempotency. The job's key stands for one that is missing: a Cluster refuses an empty one.
@@ -157,7 +157,7 @@ export class JobRecords {
    * @param result - kept with the step, in the place of that of an earlier attempt
    * @returns null when another step came in between, or the job is gone
    */
-  async save(before: Kept, job: Job, event = '', result: WrittenResult | null = null): Promise<Kept | null> {
+  async save(before: Kept, job: Job, event = '', result: WrittenPart | null = null): Promise<Kept | null> {
     const at = this.#store.key.bind(this.#store)
     const { id, state, idempotency } = job
     const parts = [at('part', id, 'body'), at('idempotency', idempotency?.key ?? ''), at('part', id, 'result')]
@@ -216,36 +216,36 @@ export class JobRecords {
   /** It expires unless `create` follows. */
   writeBody(id: string): PartWriter {
     const key = this.#store.key('part', id, 'body')
-    return this.#writePart(async (draft, bytes) => {
+    return this.#writePart(async part => {
       await this.#store.ask(async redis => {
-        if (bytes !== null) return redis.set(key, bytes, 'PX', DRAFT_MS)
-        return redis.rename(draft, key)
+        if ('bytes' in part) return redis.set(key, part.bytes, 'PX', DRAFT_MS)
+        return redis.rename(part.draft, key)
       })
     })
   }
 
   /** @param onWritten - takes the whole result, for `save`: it is kept together with the end of its attempt */
-  writeResult(onWritten: (result: WrittenResult) => void): PartWriter {
-    return this.#writePart(async (draft, bytes) => onWritten(bytes === null ? { draft } : { bytes }))
+  writeResult(onWritten: (result: WrittenPart) => void): PartWriter {
+    return this.#writePart(async part => onWritten(part))
   }
 
-  /** @param keep - a draft, or the bytes of a part of one piece */
-  #writePart(keep: (draft: string, bytes: Buffer | null) => Promise<void>): PartWriter {
-    const draft = this.#store.key('draft', randomBytes(8).toString('hex'))
+  #writePart(keep: (part: WrittenPart) => Promise<void>): PartWriter {
     const ask = <T>(work: (redis: Redis) => Promise<T>): Promise<T> => this.#store.ask(work)
     let held: Uint8Array[] = []
     let size = 0
-    let isDrafted = false
-    const append = async (): Promise<void> => {
+    let draft: string | null = null
+    const append = async (): Promise<string> => {
       const bytes = Buffer.concat(held)
       held = []
       size = 0
-      isDrafted = true
+      draft ??= this.#store.key('draft', randomBytes(8).toString('hex'))
+      const key = draft
       for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
         const piece = bytes.subarray(at, at + PIECE_BYTES)
-        await ask(redis => redis.append(draft, piece))
+        await ask(redis => redis.append(key, piece))
       }
-      await ask(redis => redis.pexpire(draft, DRAFT_MS))
+      await ask(redis => redis.pexpire(key, DRAFT_MS))
+      return key
     }
     return {
       write: async bytes => {
@@ -254,12 +254,10 @@ export class JobRecords {
         size += bytes.length
         if (size > PIECE_BYTES) await append()
       },
-      end: async () => {
-        if (isDrafted) await append()
-        await keep(draft, isDrafted ? null : Buffer.concat(held))
-      },
+      end: async () => keep(draft === null ? { bytes: Buffer.concat(held) } : { draft: await append() }),
       discard: async () => {
-        if (isDrafted) await ask(redis => redis.del(draft)).catch(() => {})
+        const key = draft
+        if (key !== null) await ask(redis => redis.del(key)).catch(() => {})
       },
     }
   }

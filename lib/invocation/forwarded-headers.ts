@@ -249,6 +249,8 @@ export class TrustedProxies {
   readonly #list = new BlockList()
   readonly isEmpty: boolean
   readonly #header: string | null
+  /** Of the last answer: a look into the list costs more than all other checks of a request. */
+  #last = { address: '', isTrusted: false }
 
   /**
    * @param cidrs - `10.0.0.0/8`, `fd00::/8` or single addresses, as settings have checked them
@@ -266,8 +268,13 @@ export class TrustedProxies {
 
   /** True for a proxy whose forwarding headers are believed. */
   isTrusted(address: string): boolean {
-    if (this.isEmpty || isIP(address) === 0) return false
-    return this.#list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4')
+    if (this.isEmpty) return false
+    if (address !== this.#last.address) this.#last = { address, isTrusted: this.#isListed(address) }
+    return this.#last.isTrusted
+  }
+
+  #isListed(address: string): boolean {
+    return isIP(address) !== 0 && this.#list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4')
   }
 
   /**

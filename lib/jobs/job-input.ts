@@ -4,7 +4,7 @@
  */
 
 import { isUtf8 } from 'node:buffer'
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import {
   boolean,
   hidden,
@@ -197,16 +197,20 @@ function isCallbackUrl(text: string): boolean {
 export function checkJobInput(input: unknown) {
   if (!isObject(input)) throw badRequest('a job', `must be an object, got ${showValue(input)}`)
   const job = readRequest(JOB, input, checkCall)
-  const { name, runtime, version, route, params, query, headers, body, context } = toCallParts(job)
+  const call = toCallParts(job)
   // The order counts in `digestOf`, whose results are stored.
   return {
-    ...{ name, runtime, version },
+    name: call.name,
+    runtime: call.runtime,
+    version: call.version,
     /** null: the function's own choice. */
     method: job.method ?? null,
-    route,
-    params: params ?? {},
-    query: query ?? {},
-    ...{ headers, body, context },
+    route: call.route,
+    params: call.params ?? {},
+    query: call.query ?? {},
+    headers: call.headers,
+    body: call.body,
+    context: call.context,
     retry: {
       maxAttempts: job.maxAttempts ?? JOB_MAX_ATTEMPTS.default,
       delayMs: job.retryDelayMs ?? JOB_RETRY_DELAY_MS.default,
@@ -302,17 +306,29 @@ export function draftJob(
   if (!isMethodAllowed(fn, method)) throw toMethodError(methods)
   const refused = checkPolicy(fn, input.body?.length ?? 0)
   if (refused !== null) throw refused
-  const { body, query, headers, context, callbackUrl } = input
+  const { body, callbackUrl } = input
   const hasBodyPart = body !== null && body.length > INLINE_BODY_BYTES
+  const target = toJobTarget(fn, method, input.route, routesOf(fn, method), input.params)
   const request: JobRequest = {
-    ...{ runtime: fn.runtime, name: fn.name, version: fn.version, method },
-    ...toJobTarget(fn, method, input.route, routesOf(fn, method), input.params),
-    ...{ query, headers, context, callbackUrl, hasBodyPart },
+    runtime: fn.runtime,
+    name: fn.name,
+    version: fn.version,
+    method,
+    routeTemplate: target.routeTemplate,
+    path: target.path,
+    rawPath: target.rawPath,
+    params: target.params,
+    query: input.query,
+    headers: input.headers,
+    context: input.context,
+    callbackUrl,
+    hasBodyPart,
     body: body === null || hasBodyPart ? null : body.toString('base64'),
   }
   const seq = nextSeq()
   const job: Job = {
-    id: `job-${now}-${seq}-${randomBytes(6).toString('hex')}`,
+    // The last digits of a UUID are random: Node.js has them in stock.
+    id: `job-${now}-${seq}-${randomUUID().slice(-12)}`,
     seq,
     key: fn.key,
     state: 'queued',
