@@ -19,7 +19,7 @@ const LABELS = LANGUAGES.map(({ label }) => label).join(', ')
 export function addConformance(program: Command, output: Output): void {
   const command = program
     .command('conformance')
-    .description('Hold a server to the specification: it serves a tree of fixtures, and TAP is printed.')
+    .description('Run the conformance suite against a server (TAP output).')
     .argument('[url]', 'Address of the server, such as http://127.0.0.1:8080.')
     .option('--write <dir>', 'Write the tree of fixtures into an empty folder, for the server to serve.')
     .option('--languages <list>', 'Only these: js,cjs,ts,py,pya,php8,lua5,golang,rs.')

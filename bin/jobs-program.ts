@@ -20,7 +20,7 @@ function collect(value: string, before: string[] | undefined): string[] {
 }
 
 export function addJobs(program: Command, output: Output): void {
-  const jobs = program.command('jobs').description('Make, list and cancel jobs of the running gateway.')
+  const jobs = program.command('jobs').description('Create, list and cancel jobs of the running gateway.')
   const apiOf = (command: Command) => toApiClient(command, { cwd: process.cwd(), env: process.env })
   const list = jobs
     .command('ls')

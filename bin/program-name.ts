@@ -1,6 +1,7 @@
 /** How a person has to type `fngw` here. Owner: page bin/init. */
 
 import { relative } from 'node:path'
+import { toShellWord } from '../lib/core/text.ts'
 
 /**
  * @param script - full path of the program as it was started, `process.argv[1]`
@@ -11,6 +12,6 @@ export function toProgramName(script: string, env: Readonly<Record<string, strin
   const name = script.split(/[/\\]/).at(-1) ?? ''
   if (!/\.[cm]?[jt]s$/.test(name)) return 'fngw'
   // Started as a file: from a checkout.
-  const path = relative(cwd, script) || script
+  const path = toShellWord(relative(cwd, script) || script)
   return /ts$/.test(name) ? `npx tsx ${path}` : `node ${path}`
 }

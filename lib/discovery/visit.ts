@@ -239,7 +239,7 @@ export class Visit {
       return []
     }
     const wanted = config?.runtime ?? target.runtime
-    if (wanted === target.runtime) return [this.#handler(target)]
+    if (wanted === target.runtime) return [this.#handler(target, true)]
     const text = `entrypoint ${JSON.stringify(path)} is a ${target.runtime} file, but runtime is "${wanted}"`
     this.warn('ENTRYPOINT', text, 'Make the two agree, or leave out runtime.')
     return []
@@ -450,14 +450,13 @@ export class Visit {
     return target.ok ? this.#handler(target) : null
   }
 
-  /** A file of the folder or below it as a handler of the folder. */
-  #handler({ runtime, folder, file }: Target): Handler {
+  /** A file of the folder or below it as a handler of the folder. @param isEntrypoint - see `#schemaOf` */
+  #handler({ runtime, folder, file }: Target, isEntrypoint = false): Handler {
     const { node, layers, helpers, configs, part } = this
     const { env, envProblem } = configs
     const manifests = manifestsOf(node, runtime)
     if (lacksPackages(node, runtime)) part.manifests.push({ runtime, folder: node.path })
-    // An entrypoint further down stands for the folder of its function.
-    const schema = this.#schemaOf(node, file, folder !== node.path)
+    const schema = this.#schemaOf(node, file, isEntrypoint)
     return { runtime, folder, file, fnFolder: node.path, layers, env, envProblem, helpers, manifests, schema }
   }
 
@@ -480,7 +479,7 @@ export class Visit {
   /**
    * The schema file beside a handler.
    * @param node - folder in which it is looked for
-   * @param isEntrypoint - the handler is in a folder below, and stands for this folder
+   * @param isEntrypoint - the config names the handler: it stands for this folder
    */
   #schemaOf(node: DirNode, file: FileEntry, isEntrypoint = false): SchemaFileRef | null {
     if (!node.files.some(other => other.name.endsWith(SCHEMA_NAME))) return null

@@ -60,6 +60,7 @@ t.test('[bin/init.5] what to do next is what has to be typed here', async t => {
     ['/usr/local/bin/fngw', {}, 'fngw'],
     ['/p/dist/bin/fngw.js', {}, 'node dist/bin/fngw.js'],
     ['/p/bin/fngw.ts', {}, 'npx tsx bin/fngw.ts'],
+    ['/p/my app/fngw.js', {}, "node 'my app/fngw.js'"],
   ] as [string, Record<string, string>, string][])
     t.equal(toProgramName(script, env, '/p'), expected, script)
 })

@@ -89,6 +89,10 @@ t.test('[validation/schema-file.8] the file that describes a handler', async t =
       { 'x/src/app.js': '', 'x/fn.config.json': config({ entrypoint: 'src/app.js' }), 'x/schema.json': '{}' },
       ['x/src/app.js x/schema.json'],
     ],
+    [
+      { 'x/app.js': '', 'x/fn.config.json': config({ entrypoint: 'app.js' }), 'x/schema.json': '{}' },
+      ['x/app.js x/schema.json'],
+    ],
   ]
   for (const [entries, expected] of rows) t.same(schemasOf(entries, 'x'), expected)
 })
