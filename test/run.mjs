@@ -56,6 +56,7 @@ const LONGEST = [
   'test/dependencies/rust.test.ts',
   'test/e2e/detached.test.ts',
   'test/docs.test.ts',
+  'test/docs-servers.test.ts',
   'test/e2e/attack.test.ts',
   'test/e2e/policy.test.ts',
   'test/e2e/hostile-daemon.test.ts',

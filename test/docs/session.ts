@@ -34,6 +34,7 @@ const WAIT_MS = process.env.FNGW_TEST_REGISTRY === '1' ? 900_000 : 150_000
 const TAB_SETTINGS = {
   FN_RUNTIMES: 'node,python,php,lua,go,rust',
   FN_DEPS_WAIT_MS: String(WAIT_MS),
+  FN_GO_BUILD_TIMEOUT_S: String(WAIT_MS / 1000),
   FN_RUST_BUILD_TIMEOUT_S: String(WAIT_MS / 1000),
 }
 
