@@ -28,6 +28,9 @@ const REFUSED_MS = 60_000
 const RETRY_AFTER_SECONDS = '2'
 const OLDEST_SERVER = [6, 2] as const
 const PLACE = 'FN_STORE_URL'
+/** ioredis does not pass on the reason that a server gives before it closes a new connection. */
+const CLOSED_AT_FIRST =
+  'it closes new connections: without a password Redis accepts only clients of its own machine (set requirepass)'
 const IS_REPLICA = 'it is a replica, which takes no writes'
 const UNREACHABLE = 'it is not connected'
 
@@ -100,7 +103,9 @@ export class Store {
     this.redis = this.#client as Redis
     this.#client.on('ready', () => void this.#handleReady())
     this.#client.on('error', error => this.#handleGone(this.#toReason(error)))
-    this.#client.on('close', () => this.#handleGone('the connection was closed'))
+    this.#client.on('close', () =>
+      this.#handleGone(this.#onOutcome === null ? 'the connection was closed' : CLOSED_AT_FIRST),
+    )
   }
 
   /** @throws GatewayError that names the server, the reason and the remedy, unless the gateway may start without it */

@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { networkInterfaces } from 'node:os'
 import t, { type Test } from 'tap'
 import { importOptional, Store, type StoreOptions } from '../../lib/fleet/fleet-store.ts'
 import { startRedis, startSentinel, WITHOUT_REDIS } from '../helpers/redis.ts'
@@ -38,6 +39,21 @@ t.test('[fleet/fleet-store.2] a server that cannot be used is named with the rea
     { code: 'RUNTIME_DOWN', status: 503, headers: { 'Retry-After': '2' }, message: /^the store does not answer: / },
   )
 })
+
+const outside = Object.values(networkInterfaces())
+  .flatMap(addresses => addresses ?? [])
+  .find(({ family, internal }) => family === 'IPv4' && !internal)?.address
+
+t.test(
+  '[fleet/fleet-store.2] a server in protected mode',
+  { skip: WITHOUT_REDIS || (outside === undefined ? 'this machine has only loopback addresses' : false) },
+  async t => {
+    const { port } = await startRedis(t, ['--bind', '0.0.0.0'])
+    await t.rejects(open(t, `redis://${outside}:${port}`), {
+      message: /accepts only clients of its own machine \(set requirepass\)/,
+    })
+  },
+)
 
 t.test(
   '[fleet/fleet-store.2, fleet/fleet-store.7] a wrong password, and a URL of another kind of server',
