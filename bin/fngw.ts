@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs'
 import { type Command, CommanderError } from 'commander'
 import { GatewayError, SettingsError } from '../lib/index.ts'
+import { toCount } from '../lib/core/text.ts'
 import { packageFile } from '../lib/runtime/package-files.ts'
 import { createOutput } from './output.ts'
 import { toProgramName } from './program-name.ts'
@@ -45,6 +46,9 @@ try {
   else if (error instanceof UsageError || error instanceof CommandError) fail(error.message, error.exitCode)
   else if (error instanceof GatewayError) fail(error.message, 1)
   else if (error instanceof SettingsError)
-    fail([`${error.problems.length} problem(s) in the settings`, ...error.problems.map(toProblemText)].join('\n'), 2)
+    fail(
+      [`${toCount(error.problems.length, 'problem')} in the settings`, ...error.problems.map(toProblemText)].join('\n'),
+      2,
+    )
   else fail(`unexpected: ${(error as Error).stack ?? String(error)}`, 1)
 }

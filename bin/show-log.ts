@@ -5,6 +5,7 @@
 
 import type { Gateway, LogRecord, RequestRecord } from '../lib/index.ts'
 import { systemClock } from '../lib/core/clock.ts'
+import { toCount } from '../lib/core/text.ts'
 import { AccessLogFormat } from '../lib/observe/access-log.ts'
 import { LineStream, type WrittenLine } from '../lib/observe/line-buffer.ts'
 import { toJsonLogLines } from '../lib/observe/log-line.ts'
@@ -52,7 +53,8 @@ export function createLogShow(output: Output): Show {
         else say('warn', `${code} ${message} (${hint})`)
       })
       gateway.on('reload', ({ functions, routes, durationMs }) => {
-        if (isReady) say('info', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions, ${routes} routes`)
+        const counts = `${toCount(functions, 'function')}, ${toCount(routes, 'route')}`
+        if (isReady) say('info', `reloaded in ${durationMs.toFixed(0)} ms: ${counts}`)
       })
       if (!gateway.settings.accessLog) return
       const show = (record: RequestRecord, line: WrittenLine | null): void => {
@@ -84,5 +86,5 @@ function toDropLine(count: number): string {
 }
 
 function toServingText(gateway: Gateway, url: string): string {
-  return `serving ${gateway.settings.functionsRoot} at ${url}: ${gateway.counts().routes} routes`
+  return `serving ${gateway.settings.functionsRoot} at ${url}: ${toCount(gateway.counts().routes, 'route')}`
 }

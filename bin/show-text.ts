@@ -1,6 +1,7 @@
 /** Terminal output: requests, errors with their frames, output of functions. Owner: page bin/dev. */
 
 import type { LogRecord, RequestRecord } from '../lib/index.ts'
+import { toCount } from '../lib/core/text.ts'
 import { AccessLogFormat } from '../lib/observe/access-log.ts'
 import { toLines } from '../lib/observe/log-line.ts'
 import { toBanner, toWarningText } from './banner.ts'
@@ -57,8 +58,9 @@ export function createTextShow({ output, version, program, production }: TextOpt
       })
       gateway.on('reload', ({ durationMs, functions, warnings }) => {
         if (!isReady || !isShownLevel('info', gateway)) return
-        const found = warnings === 0 ? '' : `, ${warnings} ${warnings === 1 ? 'warning' : 'warnings'}`
-        output.note(style('dim', `reloaded in ${durationMs.toFixed(0)} ms: ${functions} functions${found}`))
+        const found = warnings === 0 ? '' : `, ${toCount(warnings, 'warning')}`
+        const text = `reloaded in ${durationMs.toFixed(0)} ms: ${toCount(functions, 'function')}${found}`
+        output.note(style('dim', text))
       })
       followRequests(gateway, record => {
         if (lines === null) {

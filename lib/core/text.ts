@@ -41,6 +41,11 @@ export function nameSome(names: readonly string[]): string {
   return names.slice(0, MAX_NAMED).join(', ') + rest
 }
 
+/** `1 route`, `2 routes`. @param noun - in the singular */
+export function toCount(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`
+}
+
 /** A path as it has to be typed: in quotes where a shell would take signs of it for its own, and never an option. */
 export function toShellWord(path: string): string {
   const name = path.startsWith('-') ? `./${path}` : path

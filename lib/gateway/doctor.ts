@@ -15,7 +15,7 @@ import { readDescriptorLimit } from '../core/host.ts'
 import { RUNTIMES, type RuntimeName } from '../core/identity.ts'
 import { mapSome } from '../core/semaphore.ts'
 import { toShownUrl } from '../core/store-url.ts'
-import { nameSome } from '../core/text.ts'
+import { nameSome, toCount } from '../core/text.ts'
 import type { DirNode } from '../discovery/snapshot.ts'
 import { namesIn, OwnFolder } from '../files/own-folder.ts'
 import { RootLock } from '../files/root-lock.ts'
@@ -139,15 +139,11 @@ function countOf({ catalog }: Examined, name: RuntimeName): number {
   return [...catalog.functions.values()].filter(({ runtime }) => runtime === name).length
 }
 
-function toCount(functions: number): string {
-  return functions === 1 ? '1 function' : `${functions} functions`
-}
-
 async function checkRuntime(name: RuntimeName, gateway: Examined): Promise<DoctorCheck> {
   const { settings, host, runtimes } = gateway
   const id = `runtime.${name}.version`
   const functions = countOf(gateway, name)
-  const used = toCount(functions)
+  const used = toCount(functions, 'function')
   if (name === 'lua') return check(id, `lua runs inside the gateway, ${used}`)
   const uris = settings.runtimeSockets[name] ?? []
   if (uris.length > 0) {
@@ -435,6 +431,6 @@ async function checkFunctions({ catalog, runtimes }: Examined, loads: boolean): 
   // Each is a process, and some are built first.
   await mapSome(all, load, 2)
   failed.sort((a, b) => (a.message < b.message ? -1 : 1))
-  const counted = toCount(all.length - failed.length)
+  const counted = toCount(all.length - failed.length, 'function')
   return [check(id, loads ? `${counted} loaded` : `${counted} without a known failure`), ...failed]
 }

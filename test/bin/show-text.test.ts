@@ -50,7 +50,7 @@ t.test('[bin/dev.1] a person sees the start, the address, and what happens', asy
   })
   const reload = { time: 0, cause: 'watch', functions: 3, routes: 2, durationMs: 4.4 }
   events.emit('reload', { ...reload, warnings: 0 })
-  events.emit('reload', { ...reload, warnings: 1 })
+  events.emit('reload', { ...reload, functions: 1, warnings: 1 })
   shown.stopping('SIGINT')
   await shown.close()
   t.match(stderr().slice(from).split('\n'), [
@@ -63,7 +63,7 @@ t.test('[bin/dev.1] a person sees the start, the address, and what happens', asy
     '  fix: h',
     'building go/a@default',
     'reloaded in 4 ms: 3 functions',
-    'reloaded in 4 ms: 3 functions, 1 warning',
+    'reloaded in 4 ms: 1 function, 1 warning',
     /^SIGINT: finishing/,
     '',
   ])
