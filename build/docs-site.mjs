@@ -29,12 +29,12 @@ export const SEARCH = {
     prefix: term => term.length > 2,
     /** @param {string} term */
     fuzzy: term => (term.length > 4 ? 0.2 : false),
-    // A guide explains what the reference lists.
+    // A guide explains what the reference lists and a recipe uses.
     /** @param {string} id */
     boostDocument: id => {
       if (id.startsWith('/CHANGELOG')) return 0.05
       if (/^\/(?:reference|examples|how-it-works|SECURITY|CONTRIBUTING)/.test(id)) return 0.3
-      return id.startsWith('/from-') ? 0.7 : 1
+      return /^\/(?:from-|recipes)/.test(id) ? 0.6 : 1
     },
   },
 }
@@ -139,6 +139,44 @@ export function toSitePage(text) {
     } else if (!isTabs || line !== '') lines.push(line)
   }
   return lines.join('\n')
+}
+
+/** @typedef {{ type: string, tagName?: string, value?: string, properties?: Record<string, unknown>, children: HtmlNode[] }} HtmlNode */
+
+/**
+ * Marks the prompts and the output of a session, so that the copy button takes only the commands.
+ * @param {HtmlNode} code - lines, with line breaks between them
+ */
+export function markCommands(code) {
+  const ignored = { class: 'vp-copy-ignore' }
+  let isOutput = false
+  for (const [i, node] of code.children.entries()) {
+    const text = toText(node)
+    if (node.type === 'text') {
+      if (isOutput) code.children[i] = { type: 'element', tagName: 'span', properties: ignored, children: [node] }
+      continue
+    }
+    isOutput = !/^[$>] /.test(text)
+    if (isOutput) node.properties = { ...node.properties, class: 'line vp-copy-ignore' }
+    else {
+      dropStart(node, 2)
+      const prompt = { type: 'text', value: text.slice(0, 2), children: [] }
+      node.children.unshift({ type: 'element', tagName: 'span', properties: ignored, children: [prompt] })
+    }
+  }
+}
+
+/** @param {HtmlNode} node @returns {string} */
+function toText(node) {
+  return node.value ?? node.children.map(toText).join('')
+}
+
+/** @param {HtmlNode} node @param {number} count - characters that it loses @returns {number} those that it was too short for */
+function dropStart(node, count) {
+  if (node.value === undefined) return node.children.reduce((left, child) => dropStart(child, left), count)
+  const left = Math.max(0, count - node.value.length)
+  node.value = node.value.slice(count)
+  return left
 }
 
 /**

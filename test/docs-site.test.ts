@@ -2,7 +2,17 @@ import { spawn } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { checkSite, SEARCH, toAnchor, toSidebar, toSiteLink, toSitePage, toSitePath } from '../build/docs-site.mjs'
+import {
+  checkSite,
+  type HtmlNode,
+  markCommands,
+  SEARCH,
+  toAnchor,
+  toSidebar,
+  toSiteLink,
+  toSitePage,
+  toSitePath,
+} from '../build/docs-site.mjs'
 import { listPages, ROOT, readPage } from './docs/pages.ts'
 import { makeTree } from './helpers/tree.ts'
 
@@ -71,6 +81,26 @@ t.test('[docs.10] comments of a page become tabs and names of files', t => {
   t.end()
 })
 
+t.test('[docs.10] the copy button of a session takes the commands', t => {
+  const text = (value: string) => ({ type: 'text', value, children: [] })
+  const line = (...parts: string[]) => ({
+    type: 'element',
+    properties: { class: 'line' },
+    children: parts.map(part => ({ type: 'element', properties: {}, children: [text(part)] })),
+  })
+  const lines = [line('$ ', 'a \\'), line('> b'), line('$'), line('output'), line('$ c')]
+  const code = { type: 'element', children: lines.flatMap((one, i) => (i === 0 ? [one] : [text('\n'), one])) }
+  const read = (node: HtmlNode, isCopy: boolean): string =>
+    isCopy && String(node.properties?.class).includes('vp-copy-ignore')
+      ? ''
+      : (node.value ?? node.children.map(child => read(child, isCopy)).join(''))
+  const before = read(code, false)
+  markCommands(code)
+  t.equal(read(code, false), before, 'the page shows everything')
+  t.equal(read(code, true), 'a \\\nb\nc')
+  t.end()
+})
+
 t.test('[docs.11] a broken link, a missing heading and a request to another host are found in a site', t => {
   const site = makeTree({
     'index.html':
@@ -102,6 +132,7 @@ const QUESTIONS: readonly (readonly [words: string, ...pages: string[]])[] = [
   ['read the query string', 'handlers/event'],
   ['json body', 'handlers/event'],
   ['stream a response', 'handlers/streaming'],
+  ['upload files', 'handlers/uploads', 'uploads'],
   ['upload a file', 'handlers/uploads', 'uploads'],
   ['limit body size', 'handlers/uploads', 'first-api'],
   ['how do I protect a route', 'auth'],
@@ -126,6 +157,7 @@ const QUESTIONS: readonly (readonly [words: string, ...pages: string[]])[] = [
   ['validate the request body', 'validation'],
   ['serve static files', 'recipes/static-site'],
   ['prometheus metrics', 'observability'],
+  ['env var', 'handlers/environment'],
   ['websocket', 'handlers/streaming', 'recipes/live-updates'],
 ]
 

@@ -2,7 +2,7 @@ import { cpSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitepress'
-import { checkSite, isSearched, SEARCH, toAnchor, toSidebar, toSiteLink, toSitePage, toSitePath } from '../../build/docs-site.mjs'
+import { checkSite, isSearched, markCommands, SEARCH, toAnchor, toSidebar, toSiteLink, toSitePage, toSitePath } from '../../build/docs-site.mjs'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const { version, description, repository } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
@@ -52,6 +52,13 @@ export default defineConfig({
     // Pages have no HTML: `<name>` in a text is text.
     html: false,
     anchor: { slugify: toAnchor },
+    codeTransformers: [
+      {
+        code(node) {
+          if (this.options.lang === 'console') markCommands(node)
+        },
+      },
+    ],
     config: markdown => {
       markdown.core.ruler.before('normalize', 'fngw', state => {
         state.src = toSitePage(state.src)
