@@ -79,8 +79,8 @@ export const FLUSH_FRAMES = { alone: 8, besideOthers: 16 } as const
 /** Milliseconds a worker that ends in good order has to finish background work. */
 const WORKER_STOP_GRACE_MS = 5000
 
-/** Milliseconds to wait for the reason of an end (a busy daemon reports it late), and for the rest of what a killed worker wrote. */
-const EXIT_REASON_WAIT_MS = 500
+/** Milliseconds to wait for the reason of an end (on a busy machine it comes late), and for the rest of what a killed worker wrote. */
+const EXIT_REASON_WAIT_MS = 2000
 const RESIDUE_WAIT_MS = 1000
 /** As much as a unix socket holds. */
 const READ_BUFFER_BYTES = 256 * 1024
