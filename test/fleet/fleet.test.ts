@@ -1,7 +1,8 @@
-import { writeFileSync } from 'node:fs'
+import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { createGateway } from '../../lib/index.ts'
+import { asNobody } from '../helpers/as-nobody.ts'
 import { askAsAdmin, askAsUser, logIn, startMember } from '../helpers/fleet-bed.ts'
 import { startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
 
@@ -123,40 +124,62 @@ t.test('[fleet/fleet.2] gateways of a fleet', { skip: WITHOUT_REDIS }, async t =
     ])
   })
 
-  await t.test('[fleet/fleet.9] a change at one gateway is in force at all that share its folder', async t => {
-    const { functionsRoot } = a.settings
-    const shares = { functionsRoot, hotReload: false }
-    const [c, d] = [await startMember(t, redis, shares), await startMember(t, redis, shares)]
-    const idOf = async (gateway: typeof a) => (await askAsAdmin(gateway, 'GET', '/_fn/fleet')).body.id as string
-    const hello = async (gateway: typeof a) => (await askAsAdmin(gateway, 'GET', '/hello')).body
-    t.same(await hello(d), { trigger: null })
-    const put = (code: string) => askAsAdmin(c, 'PUT', '/_fn/function-code?name=hello', { code })
-    const changed = await put('exports.handler = () => ({ now: 1 })')
-    // Gateway b has another tree, without the change.
-    t.match(changed, { status: 200, body: { fleet: { gateways: 4, in_force: 3, missing: [await idOf(b)] } } })
-    t.same([await hello(d), await hello(a)], [{ now: 1 }, { now: 1 }])
-    t.match(await askAsAdmin(d, 'POST', '/_fn/function?name=more&runtime=node', {}), {
-      status: 201,
-      body: { fleet: { in_force: 3 } },
-    })
-    t.equal((await askAsAdmin(a, 'GET', '/more')).status, 200)
-    for (const [method, url, body] of [
-      ['PUT', '/_fn/function-env?name=more', { KEY: 'x' }],
-      ['PUT', '/_fn/function-config?name=more', { timeout_ms: 1000 }],
-      ['DELETE', '/_fn/function?name=more&runtime=node', undefined],
-      ['POST', '/_fn/reload', undefined],
-    ] as const)
-      t.match(
-        await askAsAdmin(a, method, url, body),
-        { status: 200, body: { fleet: { gateways: 4, in_force: 3 } } },
-        url,
-      )
-    t.equal((await askAsAdmin(d, 'GET', '/more')).status, 404)
-    t.equal((await put('exports.handler = {')).body.fleet.in_force, 3, 'also one that cannot be loaded')
-    const refused = await askAsAdmin(a, 'PUT', '/_fn/function-config?name=tick', { timeout_ms: 'soon' })
-    t.equal(refused.status, 400)
-    t.notOk('fleet' in refused.body)
-  })
+  await t.test(
+    '[fleet/fleet.9] a change at one gateway is in force at all that share its folder, one of a read-only folder is refused',
+    async t => {
+      const { functionsRoot } = a.settings
+      const shares = { functionsRoot, hotReload: false }
+      const [c, d] = [await startMember(t, redis, shares), await startMember(t, redis, shares)]
+      const idOf = async (gateway: typeof a) => (await askAsAdmin(gateway, 'GET', '/_fn/fleet')).body.id as string
+      const hello = async (gateway: typeof a) => (await askAsAdmin(gateway, 'GET', '/hello')).body
+      t.same(await hello(d), { trigger: null })
+      const put = (code: string) => askAsAdmin(c, 'PUT', '/_fn/function-code?name=hello', { code })
+      const changed = await put('exports.handler = () => ({ now: 1 })')
+      // Gateway b has another tree, without the change.
+      t.match(changed, { status: 200, body: { fleet: { gateways: 4, in_force: 3, missing: [await idOf(b)] } } })
+      t.same([await hello(d), await hello(a)], [{ now: 1 }, { now: 1 }])
+      t.match(await askAsAdmin(d, 'POST', '/_fn/function?name=more&runtime=node', {}), {
+        status: 201,
+        body: { fleet: { in_force: 3 } },
+      })
+      t.equal((await askAsAdmin(a, 'GET', '/more')).status, 200)
+      for (const [method, url, body] of [
+        ['PUT', '/_fn/function-env?name=more', { KEY: 'x' }],
+        ['PUT', '/_fn/function-config?name=more', { timeout_ms: 1000 }],
+        ['DELETE', '/_fn/function?name=more&runtime=node', undefined],
+        ['POST', '/_fn/reload', undefined],
+      ] as const)
+        t.match(
+          await askAsAdmin(a, method, url, body),
+          { status: 200, body: { fleet: { gateways: 4, in_force: 3 } } },
+          url,
+        )
+      t.equal((await askAsAdmin(d, 'GET', '/more')).status, 404)
+      t.equal((await put('exports.handler = {')).body.fleet.in_force, 3, 'also one that cannot be loaded')
+      const refused = await askAsAdmin(a, 'PUT', '/_fn/function-config?name=tick', { timeout_ms: 'soon' })
+      t.equal(refused.status, 400)
+      t.notOk('fleet' in refused.body)
+      const last = () => redis.client().get('{fngw}:change')
+      const before = await last()
+      t.match(before, /^\d+$/)
+      // For everyone but root, who may write everywhere.
+      for (const folder of [functionsRoot, join(functionsRoot, 'tick')]) chmodSync(folder, 0o555)
+      await asNobody(async () => {
+        for (const [method, url, body] of [
+          ['PUT', '/_fn/function-code?name=tick', { code: 'exports.handler = () => 1' }],
+          ['PUT', '/_fn/function-config?name=tick', { timeout_ms: 1000 }],
+          ['PUT', '/_fn/function-env?name=tick', { KEY: 'x' }],
+          ['POST', '/_fn/function?name=late&runtime=node', {}],
+          ['DELETE', '/_fn/function?name=tick&runtime=node', undefined],
+        ] as const) {
+          const answer = await askAsAdmin(c, method, url, body)
+          t.match(answer, { status: 403, body: { error: /permission denied/ } }, url)
+          t.notOk('fleet' in answer.body, url)
+        }
+      })
+      t.equal(await last(), before, 'nothing was announced')
+    },
+  )
 
   await t.test(
     '[fleet/members.11, observe/history-report.6, observe/history-report.7] the histories of gateways are summed',

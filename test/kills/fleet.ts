@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import type { Test } from 'tap'
 import { createRandom } from '../helpers/random.ts'
-import { startLink } from '../helpers/link.ts'
+import { type Link, startLink, startNetwork, WITHOUT_NAMESPACES } from '../helpers/link.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { makeTree } from '../helpers/tree.ts'
 import { killGateway, startGateway } from './jobs.ts'
@@ -22,6 +22,10 @@ const MOST_ATTEMPTS = 3
 const END_MS = 90_000
 /** Milliseconds for which a gateway is cut off: longer than it holds a job or the lease of the schedules. */
 const CUT_MS = 13_000
+/** Milliseconds in which it is back then. */
+const BACK_MS = 20_000
+const TOKEN = 'a'.repeat(32)
+const ADMIN = { 'x-fn-admin-token': TOKEN }
 
 const toHandlers = (schedules: number): { [path: string]: string } => ({
   'work/handler.js': `const { appendFileSync } = require('node:fs')
@@ -93,15 +97,30 @@ export async function killFleet(
   const random = createRandom(seed)
   const zero = { kills: 0, partitions: 0, acknowledged: 0, refused: 0, ended: 0, done: 0, failed: 0, ticks: 0 }
   const report: FleetKillReport = { ...zero, wrong: [] }
-  const redis = await startRedis(t as Test, ['--appendonly', 'yes', '--appendfsync', 'always'])
+  const numbers = Array.from({ length: GATEWAYS }, (_, i) => i)
+  const hasNetworks = partitions > 0 && WITHOUT_NAMESPACES === false
+  if (partitions > 0) say(hasNetworks ? 'partitions: network namespaces' : `partitions: a proxy; ${WITHOUT_NAMESPACES}`)
+  // The server listens on their addresses.
+  const networks = hasNetworks ? numbers.map(i => startNetwork(t, i)) : []
+  const bind = ['--protected-mode', 'no', '--bind', '127.0.0.1', ...networks.map(({ server }) => server)]
+  const redis = await startRedis(t as Test, ['--appendonly', 'yes', '--appendfsync', 'always', ...bind])
   const tree = makeTree(toHandlers(schedules))
   const runs = tree.path('runs.txt')
-  const links = await Promise.all(Array.from({ length: GATEWAYS }, () => startLink(t, redis.port)))
-  const start = (which: number): ReturnType<typeof startGateway> =>
-    startGateway(tree.root, {
-      env: { FN_STORE_URL: `redis://127.0.0.1:${links[which]!.port}`, FN_STORE_REQUIRED: '0' },
+  const links: Link[] = hasNetworks
+    ? networks.map(network => ({ ...network, port: redis.port }))
+    : await Promise.all(numbers.map(() => startLink(t, redis.port)))
+  /** What the gateways logged, by their numbers. */
+  const logs = numbers.map(() => '')
+  const start = (which: number): ReturnType<typeof startGateway> => {
+    const { server, port, host, prefix } = links[which]!
+    const FN_STORE_URL = `redis://${server}:${port}`
+    return startGateway(tree.root, {
+      env: { FN_STORE_URL, FN_STORE_REQUIRED: '0', FN_ADMIN_TOKEN: TOKEN },
+      ...{ host, prefix },
+      onLog: text => (logs[which] += text),
     })
-  const fleet = await Promise.all(links.map((_, i) => start(i)))
+  }
+  const fleet = await Promise.all(numbers.map(start))
   const ends = await countEnds(redis.client())
   /** Acknowledged jobs, and how often each may run. */
   const known = new Map<string, number>()
@@ -115,7 +134,7 @@ export async function killFleet(
       const query = { wait: random(400), status, bytes: random(10) === 0 ? 100_000 : 10 }
       const { url } = fleet[random(GATEWAYS)]!
       const body = JSON.stringify({ name: 'work', query, max_attempts: maxAttempts, retry_delay_ms: 50 })
-      const headers = { 'content-type': 'application/json' }
+      const headers = { ...ADMIN, 'content-type': 'application/json' }
       const answer = await fetch(`${url}/_fn/jobs`, { method: 'POST', headers, body }).catch(() => null)
       if (answer?.status === 201) {
         known.set(((await answer.json()) as { id: string }).id, maxAttempts)
@@ -134,9 +153,11 @@ export async function killFleet(
       if (isTurn(partitions) && report.partitions < partitions) {
         report.partitions += 1
         const { cut, mend } = links[which]!
+        const said = logs[which]!.length
         cut()
         await delay(CUT_MS)
         mend()
+        await waitForLog(() => logs[which]!.slice(said), report)
         await delay(random(2000))
       }
       await killGateway(fleet[which]!)
@@ -174,6 +195,15 @@ export async function killFleet(
   return report
 }
 
+/** A gateway that was cut off says that the store is away, and that it is back. */
+async function waitForLog(read: () => string, report: FleetKillReport): Promise<void> {
+  const end = Date.now() + BACK_MS
+  while (!/the store is away[\s\S]*the store is back/.test(read())) {
+    if (Date.now() > end) return void report.wrong.push(`after a partition a gateway said only: ${read()}`)
+    await delay(100)
+  }
+}
+
 /** How often each job ended. Ends while the connection is lost are not seen. */
 async function countEnds(redis: Redis): Promise<ReadonlyMap<string, number>> {
   const ends = new Map<string, number>()
@@ -189,7 +219,7 @@ async function countEnds(redis: Redis): Promise<ReadonlyMap<string, number>> {
 /** Waits until no job is open any more. */
 async function settle(known: ReadonlyMap<string, number>, url: string, report: FleetKillReport): Promise<void> {
   const isOpen = async (state: string): Promise<boolean> => {
-    const answer = await fetch(`${url}/_fn/jobs?state=${state}&limit=1`).catch(() => null)
+    const answer = await fetch(`${url}/_fn/jobs?state=${state}&limit=1`, { headers: ADMIN }).catch(() => null)
     // The store may be away still.
     const { jobs = [null] } = ((await answer?.json()) ?? {}) as { jobs?: unknown[] }
     return jobs.length > 0
@@ -230,7 +260,7 @@ async function compare(
   // A gateway that is killed between the note of an attempt and its handler ends that attempt.
   if (lost.length > report.kills * PLACES) wrong(`${lost.length} acknowledged jobs never ran, such as ${lost[0]}`)
   for (let cursor = ''; ; ) {
-    const answer = await fetch(`${url}/_fn/jobs?limit=200${cursor}`)
+    const answer = await fetch(`${url}/_fn/jobs?limit=200${cursor}`, { headers: ADMIN })
     const page = (await answer.json()) as { jobs: Record[]; next_cursor: string | null }
     for (const { id, status, attempt, max_attempts } of page.jobs) {
       if (status === 'done') report.done += 1

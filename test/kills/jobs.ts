@@ -29,7 +29,8 @@ const gateway = await createGateway({
   functionsRoot: process.argv[1], consoleWriteEnabled: true, jobsMaxConcurrency: 6, env: process.env,
   runtimes: JSON.parse(process.argv[2]), depsWaitMs: 250_000,
 })
-const { url } = await gateway.listen({ port: 0, host: '127.0.0.1' })
+if (process.argv[4] === 'log') gateway.on('log', ({ level, message }) => console.error(level + ' ' + message))
+const { url } = await gateway.listen({ port: 0, host: process.argv[3] })
 console.log(url)`
 
 interface Running {
@@ -37,15 +38,29 @@ interface Running {
   url: string
 }
 
+interface StartOptions {
+  runtimes?: readonly string[]
+  env?: NodeJS.ProcessEnv
+  /** Address that it listens on. */
+  host?: string
+  /** Command line that starts it, such as `ip netns exec`. */
+  prefix?: readonly string[]
+  /** Takes what it prints to standard error. */
+  onLog?: ((text: string) => void) | null
+}
+
 export async function startGateway(
   root: string,
-  { runtimes = ['node'], env = {} }: { runtimes?: readonly string[]; env?: NodeJS.ProcessEnv } = {},
+  { runtimes = ['node'], env = {}, host = '127.0.0.1', prefix = [], onLog = null }: StartOptions = {},
 ): Promise<Running> {
-  const child = spawn(
-    process.execPath,
-    [...FROM_SOURCES, '--input-type=module', '-e', GATEWAY, root, JSON.stringify(runtimes)],
-    { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'], detached: true },
-  )
+  const program = [process.execPath, ...FROM_SOURCES, '--input-type=module', '-e', GATEWAY, root]
+  const [command, ...words] = [...prefix, ...program, JSON.stringify(runtimes), host, onLog === null ? '' : 'log']
+  const child = spawn(command!, words, {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', onLog === null ? 'inherit' : 'pipe'],
+    detached: true,
+  })
+  child.stderr?.on('data', chunk => onLog?.(String(chunk)))
   for await (const line of createInterface({ input: child.stdout! })) return { child, url: line }
   throw new Error('the gateway ended before it was ready')
 }
