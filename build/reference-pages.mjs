@@ -40,8 +40,8 @@ function toSettingsPage() {
   const options = /** @type {[string, Setting][]} */ (Object.entries(SETTING_OPTIONS))
   const sections = [...new Set(options.map(([, { section }]) => section))]
   return toPage('Settings', [
-    'What holds for the whole gateway. A flag is stronger than its variable, that than the key in `fngw.json`, that than the default; of several variables the first that is given counts.',
-    'How values are read, and what a wrong one does: [settings](../../spec/config/settings.md). What is in force, and where each value comes from: `GET /_fn/settings`.',
+    'Settings apply to the whole gateway. A flag overrides the variable, the variable overrides the key in `fngw.json`, and the key overrides the default. Of several variables the first that is set counts.',
+    '`GET /_fn/settings` shows the settings in force and the source of each value ([configuration](../configuration.md)). Rules for values: [settings](../../spec/config/settings.md).',
     ...sections.flatMap(section => [
       `## ${section}`,
       toTable(
@@ -50,7 +50,7 @@ function toSettingsPage() {
       ),
     ]),
     '## Programs',
-    'Each may be named by its variable or in `runtime-binaries` of `fngw.json`: a name on `PATH`, or a path.',
+    'Set the program of a tool with its variable or in `runtime-binaries` of `fngw.json`: a name on `PATH`, or a path.',
     toTable(
       ['tool in `runtime-binaries`', 'variable'],
       Object.entries(BINARY_ENV).map(([tool, variable]) => [toCode(tool), toCode(variable)]),
@@ -82,8 +82,8 @@ function toDefault(value) {
 /** @returns {string} */
 function toConfigPage() {
   return toPage('fn.config.json', [
-    'Policy and identity of a function; in a folder without a function, of everything below it. The nearest file wins, field by field.',
-    'What a wrong field does, and how layers merge: [function config](../../spec/config/function-config.md). The same for editors: `fngw/schema/fn.config.schema.json`.',
+    '`fn.config.json` configures the function in its folder, and everything below the folder. The nearest file that sets a field wins ([configuration](../configuration.md#functions)).',
+    'For editors: the JSON Schema `fngw/schema/fn.config.schema.json`. Rules for invalid fields and for merging: [function config](../../spec/config/function-config.md).',
     toTable(['field', 'also written', 'must be', 'meaning'], toFieldRows(FUNCTION_CONFIG.fields ?? {}, '')),
   ])
 }
@@ -106,8 +106,8 @@ function toErrorsPage() {
     (messages.get(code) ?? []).map(toCode).join('<br>'),
   ])
   return toPage('Errors', [
-    'What a client gets when the gateway refuses a request, or a function fails: the status, and as body `{ "error": message }`. With `FN_ENV=production` the messages of handlers are replaced by neutral ones.',
-    'The code is in the log beside the message. A message is shown with `...` where it names a value; another status than that of its row stands behind it. The rules: [errors](../../spec/core/errors.md).',
+    'If the gateway refuses a request or a function fails, the client gets the status and the body `{ "error": message }`. `fngw run` and `FN_ENV=production` replace messages of handlers with neutral ones.',
+    'The log has the code and the message. In the table `...` stands for a value, and a status in parentheses replaces that of the row. Causes and fixes: [troubleshooting](../troubleshooting.md). Rules: [errors](../../spec/core/errors.md).',
     toTable(['status', 'code', 'when, and what helps', 'messages'], rows),
   ])
 }

@@ -289,7 +289,7 @@ export const SETTING_OPTIONS = {
       flags: '--public-base-url <url>',
     }),
     gatewayWorkers: setting('FN_GATEWAY_WORKERS', countOrAuto(limits.MAX_GATEWAY_WORKERS), {
-      description: 'Processes that take connections; auto is one a processor.',
+      description: 'Processes that accept connections; auto starts one per CPU core.',
       fallback: 1,
       flags: '--gateway-workers <count>',
     }),
@@ -300,7 +300,7 @@ export const SETTING_OPTIONS = {
       flags: '--shutdown-timeout-ms <ms>',
     }),
     shutdownDelayMs: setting('FN_SHUTDOWN_DELAY_MS', integer({ min: 0, max: 600_000 }), {
-      description: 'How long connections are still taken at a stop, not ready any more.',
+      description: 'How long to keep accepting connections after SIGTERM while reporting not ready.',
       fallback: 0,
       flags: '--shutdown-delay-ms <ms>',
     }),
@@ -355,7 +355,7 @@ export const SETTING_OPTIONS = {
         'Header by which trusted proxies name the client, X-Forwarded-For by default; other headers are ignored when it is set.',
     }),
     trustedProxyCidrs: setting('FN_TRUSTED_PROXY_CIDRS', cidrs, {
-      description: 'Proxies whose X-Forwarded-* headers are believed.',
+      description: 'Proxies whose X-Forwarded-* headers the gateway trusts.',
       fallback: [],
       flags: '--trusted-proxy-cidrs <list>',
     }),
@@ -436,7 +436,7 @@ export const SETTING_OPTIONS = {
         'Memory for request bodies, and as much again for responses that clients have not read; an eighth of the memory each by default.',
     }),
     luaMemoryMb: setting('FN_LUA_MEMORY_MB', integer({ min: 16, max: MAX_MB }), {
-      description: 'Memory that all Lua functions may hold together; never less than one of them may.',
+      description: 'Memory limit for all Lua functions together; at least the limit of one function.',
       fallback: limits.DEFAULT_LUA_MEMORY_MB,
     }),
   }),
