@@ -172,6 +172,7 @@ function readTexts(
   return values
 }
 
+const TEXT_TYPE = /^\s*text\/|[/+](?:xml|yaml)\s*(?:;|$)|;\s*charset=/i
 const FORM_TYPE = 'application/x-www-form-urlencoded'
 
 /** Checks the value of a body: JSON, the fields of a form, or its text. No body is null. */
@@ -203,7 +204,7 @@ function checkValue(
 
 /** True for types whose content is text: other content may be any bytes. */
 function isTextType(type: string): boolean {
-  return isJsonType(type) || isSameType(type, FORM_TYPE) || /^\s*text\//i.test(type)
+  return isJsonType(type) || isSameType(type, FORM_TYPE) || TEXT_TYPE.test(type)
 }
 
 /** True for the same type without its parameters; one kind of JSON is as good as another. */

@@ -142,8 +142,14 @@ t.test('[validation/request-schema.3] bodies: JSON by default, absent ones are n
   const bytes = (type: string, sent = type) =>
     make({ body: { type: 'string', maxLength: 3, contentMediaType: type } }).checkBody('POST', sent, PNG)?.message
   t.equal(bytes('image/png'), undefined)
-  for (const type of ['text/csv', 'application/json', 'application/x-www-form-urlencoded'])
-    t.equal(bytes(type), 'body is not UTF-8 text', type)
+  const textTypes = [
+    'text/csv',
+    'application/json',
+    'application/x-www-form-urlencoded',
+    'application/xml',
+    'image/svg+xml',
+  ]
+  for (const type of textTypes) t.equal(bytes(type), 'body is not UTF-8 text', type)
   const limited = make({ body: { type: 'string', maxLength: 2, contentMediaType: 'image/png' } })
   t.match(limited.checkBody('POST', 'image/png', PNG), { message: /^body must be at most 2 characters long/ })
   t.match(limited.checkBody('POST', 'image/gif', PNG), { status: 415 })
