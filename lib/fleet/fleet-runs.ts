@@ -21,7 +21,7 @@ import {
   type SharedRun,
   toRunOutcome,
 } from '../scheduler/schedule-runner.ts'
-import type { ScheduleState } from '../scheduler/schedule-store.ts'
+import { MAX_ERROR_CHARS, type ScheduleState } from '../scheduler/schedule-store.ts'
 import { INTERRUPTED } from '../scheduler/schedule.ts'
 import type { Store } from './fleet-store.ts'
 
@@ -351,6 +351,6 @@ function parseRecord(text: string): { run: string; outcome: RunOutcome | null } 
   const [, run = '', outcome = ''] = /^(\S+)(?: \S+ (.*))?/s.exec(text) ?? []
   const { status, error, latencyMs } = parseObject(outcome) ?? {}
   if (!Number.isFinite(status) || !Number.isFinite(latencyMs)) return { run, outcome: null }
-  const reason = typeof error === 'string' ? error : null
+  const reason = typeof error === 'string' ? error.slice(0, MAX_ERROR_CHARS) : null
   return { run, outcome: { status: status as number, error: reason, latencyMs: latencyMs as number } }
 }

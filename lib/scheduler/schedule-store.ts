@@ -80,7 +80,7 @@ export interface ScheduleStore {
 }
 
 /** Characters of an error that are kept. */
-const MAX_ERROR_CHARS = 2000
+export const MAX_ERROR_CHARS = 2000
 
 /** The names and units of the state file: times are seconds. */
 export function toStateRecord(state: ScheduleState): Record<string, unknown> {

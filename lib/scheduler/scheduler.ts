@@ -48,9 +48,10 @@ export class Scheduler {
     if (this.#enabled) this.#queue.start()
   }
 
-  /** Begins nothing any more. */
+  /** Begins nothing any more. In a fleet another gateway leads from now on. */
   stop(): void {
     this.#queue.stop()
+    this.schedules.handOver()
   }
 
   /** Lets runs end within a time, and keeps the state. */
@@ -198,6 +199,11 @@ export class Schedules {
     await this.#opening
     await this.#runner.close(timeoutMs)
     await store.close()
+  }
+
+  /** Lets another gateway of a fleet follow the runs, before this one has ended its requests. */
+  handOver(): void {
+    if (this.#options.share) void this.close(0)
   }
 
   /** Reads how the last runs of schedules went that another gateway of a fleet runs. Never rejects. */

@@ -74,7 +74,9 @@ async function note(redis: RedisBed, prefix: string, name = 'a', attempt = 1, du
 const tickets = (redis: RedisBed, prefix: string): Promise<string[]> => redis.client().keys(`{${prefix}}:runs:run-*`)
 
 t.test('[fleet/fleet-runs.1] runs of schedules in a fleet', { skip: WITHOUT_REDIS }, async t => {
-  const redis = await startRedis(t)
+  const started = await startRedis(t)
+  const client = started.client()
+  const redis: RedisBed = { ...started, client: () => client }
   const alive = setInterval(() => {}, 60_000)
   t.teardown(() => clearInterval(alive))
 

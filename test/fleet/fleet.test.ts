@@ -4,6 +4,7 @@ import t from 'tap'
 import { createGateway } from '../../lib/index.ts'
 import { asNobody } from '../helpers/as-nobody.ts'
 import { askAsAdmin, askAsUser, logIn, startMember } from '../helpers/fleet-bed.ts'
+import { until } from '../helpers/worker-client.ts'
 import { startRedis, WITHOUT_REDIS } from '../helpers/redis.ts'
 
 t.test('[fleet/fleet.1] without the server a gateway does not start, unless it may', async t => {
@@ -49,6 +50,20 @@ t.test('[fleet/fleet.2] gateways of a fleet', { skip: WITHOUT_REDIS }, async t =
     const after = await askAsAdmin(b, 'GET', '/_fn/schedules')
     t.match(after.body.schedules, [{ name: 'tick', last: Number, last_status: 200, last_error: '' }])
     t.match(await run(b, 'hello'), { status: 404, body: { error: /has no schedule/ } })
+  })
+
+  await t.test('[fleet/fleet-runs.10] a gateway with schedules switched off takes no runs', async t => {
+    const off = await startMember(t, redis, { storePrefix: 'off', schedulerEnabled: false })
+    const run = () => askAsAdmin(off, 'POST', '/_fn/schedules/run', { name: 'tick' })
+    t.match(await run(), { status: 200, body: { status: 200 } }, 'where all have, it runs at the one that is asked')
+    const client = redis.client()
+    t.same(await client.keys('{off}:runs:*'), [])
+    await client.hset('{off}:gateways', 'x', JSON.stringify({ canLead: true }))
+    await client.zadd('{off}:gateways:seen', Date.now(), 'x')
+    await until(async () => (await run()).status === 503)
+    const on = await startMember(t, redis, { storePrefix: 'off' })
+    t.match(await run(), { status: 200, body: { status: 200 } }, 'the leader has it run')
+    await on.close()
   })
 
   await t.test('[fleet/fleet.4] the fleet and its store are shown', async t => {

@@ -1,7 +1,7 @@
 import type { FunctionVersion, SchedulePolicy } from '../../lib/core/catalog.ts'
 import type { GatewayError, Warning } from '../../lib/core/errors.ts'
 import type { ScheduleRecord } from '../../lib/observe/events.ts'
-import type { ScheduledRun } from '../../lib/scheduler/schedule-runner.ts'
+import type { ScheduledRun, ScheduleRunnerOptions } from '../../lib/scheduler/schedule-runner.ts'
 import type { KeptStates, ScheduleState, ScheduleStore } from '../../lib/scheduler/schedule-store.ts'
 import { WorkQueue } from '../../lib/scheduler/keep-warm.ts'
 import { Schedules } from '../../lib/scheduler/scheduler.ts'
@@ -81,7 +81,15 @@ interface Running {
 }
 
 /** Schedules on a held clock. Their calls end when the test says so, or at once with `answer`. */
-export function makeSchedules(store: MemoryStore, clock: FakeClock, { enabled = true, random = () => 0.5 } = {}) {
+export function makeSchedules(
+  store: MemoryStore,
+  clock: FakeClock,
+  {
+    enabled = true,
+    random = () => 0.5,
+    share = null,
+  }: { enabled?: boolean; random?: () => number; share?: ScheduleRunnerOptions['share'] } = {},
+) {
   const running: Running[] = []
   const calls: string[] = []
   const events: ScheduleRecord[] = []
@@ -94,6 +102,7 @@ export function makeSchedules(store: MemoryStore, clock: FakeClock, { enabled = 
     store,
     enabled,
     random,
+    share,
     persistMs: 15_000,
     call: run => {
       calls.push(`${run.fn.name} ${run.attempt}`)

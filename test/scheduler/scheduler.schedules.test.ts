@@ -1,5 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../lib/core/errors.ts'
+import type { RunOutcome, SharedRun } from '../../lib/scheduler/schedule-runner.ts'
 import { NEW_STATE } from '../../lib/scheduler/schedule-store.ts'
 import { TAKEOVER_MS } from '../../lib/scheduler/scheduler.ts'
 import { FakeClock } from '../helpers/clock.ts'
@@ -371,3 +372,56 @@ t.test(
     await bed.close()
   },
 )
+
+t.test('[fleet/schedule-lease.1, fleet/fleet-runs.8] runs of a leader are followed by the next one', async t => {
+  const store = new MemoryStore()
+  store.isShared = true
+  const clock = new FakeClock()
+  const shared: { run: SharedRun; end: (outcome: RunOutcome | null) => void }[] = []
+  const share = (run: SharedRun) =>
+    new Promise<RunOutcome | null>(resolve => {
+      shared.push({ run, end: resolve })
+      run.signal.addEventListener('abort', () => resolve(null))
+    })
+  const [due, now] = [scheduled('due', { retry: RETRY }), scheduled('now', { everySeconds: 86_400 })]
+  const first = bed({ share }, store, clock)
+  first.adopt(due, now)
+  await first.start()
+  await first.pass(60_000)
+  const byHand = t.rejects(first.schedules.runNow(now), { status: 503, message: /another gateway follows the run/ })
+  await settle()
+  t.match(store.kept.get(due.key), { running: 1, runningDue: clock.wall() })
+  t.match(store.kept.get(now.key), { running: 0, runningDue: clock.wall() })
+  first.schedules.handOver()
+  await byHand
+  await settle()
+  t.same([store.closed, first.events], [1, []])
+
+  const next = makeSchedules(store, clock, { share })
+  next.adopt(due, now)
+  await next.start()
+  await settle()
+  t.same(
+    shared.slice(2).map(({ run: { signal: _, ...run } }) => run),
+    shared.slice(0, 2).map(({ run: { signal: _, ...run } }) => run),
+  )
+  await t.rejects(next.schedules.runNow(due), { status: 409, message: /runs right now/ })
+  await next.pass(120_000)
+  t.equal(shared.length, 4, 'no run beside another one')
+  for (const { end } of shared.slice(2)) end({ status: 500, error: 'HTTP 500', latencyMs: 7 })
+  await settle()
+  t.match(store.kept.get(due.key), { running: null, retryAttempt: 2 })
+  t.match(store.kept.get(now.key), { running: null, retryAttempt: null, lastStatus: 500 })
+  t.match(next.events, [{ fn: 'due', attempt: 1, durationMs: 7 }, { fn: 'now' }])
+
+  t.comment('an outcome that cannot be kept is that of the next leader')
+  await next.pass(10_000)
+  t.match(shared[4]!.run, { attempt: 2 })
+  store.broken = new Error('another gateway leads')
+  shared[4]!.end({ status: 200, error: null, latencyMs: 1 })
+  await settle()
+  t.equal(next.events.length, 2)
+  t.match(store.kept.get(due.key), { running: 2 })
+  store.broken = null
+  await next.close()
+})
