@@ -11,6 +11,7 @@
 
 import { createHash } from 'node:crypto'
 import type { Job as Ticket, Queue, Worker } from 'bullmq'
+import type { Redis } from 'ioredis'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { Timer, within } from '../core/clock.ts'
 import { parseObject } from '../core/json.ts'
@@ -47,6 +48,8 @@ const HELD_MS = 5000
 const STORE_RETRY_MS = 1000
 /** Events of the queue that the store keeps. No gateway reads them. */
 const UNREAD_EVENTS = 100
+/** Milliseconds for each step of the end. */
+const CLOSE_MS = 2000
 /** Keys in one command. */
 const BATCH = 500
 
@@ -104,11 +107,14 @@ export class FleetRuns {
   readonly #options: FleetRunsOptions
   readonly #scripts: Scripts
   readonly #queue: Queue
+  readonly #connection: Redis
   readonly #worker: Worker
   readonly #delayed: new () => Error
   /** By run. */
   readonly #followed = new Map<string, Followed>()
   readonly #running = new Map<string, { stop: AbortController; ended: Promise<unknown> }>()
+  /** Tickets that this gateway holds. */
+  readonly #taken = new Set<Promise<void>>()
   readonly #look: Timer
   readonly #gather: Timer
   readonly #closing = new AbortController()
@@ -125,9 +131,16 @@ export class FleetRuns {
     const shared = { prefix: store.prefix }
     const streams = { events: { maxLen: UNREAD_EVENTS } }
     this.#queue = new Queue(QUEUE, { ...shared, connection: store.redis, skipWaitingForReady: true, streams })
-    this.#worker = new Worker(QUEUE, (ticket, token) => this.#take(ticket, token!), {
+    this.#connection = store.connectBlocking()
+    const take = (ticket: Ticket, token?: string): Promise<void> => {
+      const taken = this.#take(ticket, token!)
+      const ended = taken.catch(() => {}).finally(() => this.#taken.delete(ended))
+      this.#taken.add(ended)
+      return taken
+    }
+    this.#worker = new Worker(QUEUE, take, {
       ...shared,
-      connection: store.connectBlocking(),
+      connection: this.#connection,
       autorun: false,
       concurrency: MOST_RUNS,
       lockDuration: lockMs,
@@ -184,17 +197,28 @@ export class FleetRuns {
     this.#gather.clear()
     store.ignore(this.#channel)
     const isAway = store.problem !== null
-    const stopped = this.#worker.pause(true).catch(() => {})
-    if (!isAway) await within(clock, STORE_RETRY_MS, stopped)
+    await within(
+      clock,
+      CLOSE_MS,
+      this.#worker.pause(true).catch(() => {}),
+    )
     const running = [...this.#running.values()]
     const ended = Promise.all(running.map(one => one.ended))
     if (timeoutMs > 0 && running.length > 0) await within(clock, timeoutMs, ended)
     for (const { stop } of running) stop.abort()
-    await within(clock, STORE_RETRY_MS, ended)
+    await within(clock, CLOSE_MS, Promise.all(this.#taken))
+    // The commands that end the tickets precede this one.
+    await new Promise(setImmediate)
+    if (!isAway)
+      await within(
+        clock,
+        CLOSE_MS,
+        this.#connection.ping().catch(() => {}),
+      )
     // It would wait for a handler that does not end.
-    const mustForce = isAway || this.#running.size > 0
+    const mustForce = isAway || this.#taken.size > 0
     const closed = Promise.all([this.#worker.close(mustForce), this.#queue.close()]).catch(() => {})
-    await within(clock, STORE_RETRY_MS, closed)
+    await within(clock, CLOSE_MS, closed)
   }
 
   /** A ticket that is there already stays as it is. */
