@@ -18,6 +18,10 @@ php -m 2>/dev/null | grep -q '^pdo_pgsql$' || wanted="$wanted php-pgsql"
 php -m 2>/dev/null | grep -q '^pdo_sqlite$' || wanted="$wanted php-sqlite3"
 php -m 2>/dev/null | grep -q '^gd$' || wanted="$wanted php-gd"
 [ -d /usr/lib/postgresql ] || wanted="$wanted postgresql"
+# Configurations of the documentation are loaded into their programs.
+command -v nginx >/dev/null 2>&1 || wanted="$wanted nginx"
+command -v caddy >/dev/null 2>&1 || wanted="$wanted caddy"
+command -v prometheus >/dev/null 2>&1 || wanted="$wanted prometheus"
 # Tests of pages are left out without a browser, and say so.
 [ -n "${FNGW_TEST_CHROMIUM:-}" ] || command -v chromium-headless-shell >/dev/null 2>&1 || command -v chromium >/dev/null 2>&1 ||
   command -v google-chrome >/dev/null 2>&1 || wanted="$wanted chromium"
@@ -39,7 +43,10 @@ install() {
   tail -n 20 "$log" >&2
   return 1
 }
-trap 'rm -f "$log"' EXIT
+# Debian starts a server when its package is installed, unless this program says no.
+policy=/usr/sbin/policy-rc.d
+if [ -e "$policy" ]; then policy=; else printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"; fi
+trap 'rm -f "$log" $policy' EXIT
 apt-get update -qq >"$log" 2>&1 || tail -n 20 "$log" >&2
 better() {
   case $1 in

@@ -160,10 +160,10 @@ for (const { runtime, file, good, broken, places, frame } of INTERPRETED)
       }
       tree.write({ [file]: good('two') })
       await gateway.reload()
+      await isTold(`${file}: fixed`)
       const fixed = await gateway.inject('/fn')
       t.same([fixed.text(), fixed.headers['x-fn-load-error']], ['two', undefined])
       t.same(stateOf().states[0]!.load_error, null)
-      await isTold(`${file}: fixed`)
 
       // One that was never loaded has no previous version.
       tree.write({ [file]: broken[0] })
