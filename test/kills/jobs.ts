@@ -67,6 +67,7 @@ export async function startGateway(
 
 /** The gateway alone is killed; what it started notices by itself, and is ended so that nothing piles up. */
 export async function killGateway({ child }: Running): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
   const ended = new Promise(resolve => child.once('exit', resolve))
   child.kill('SIGKILL')
   await ended
