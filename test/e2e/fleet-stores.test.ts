@@ -39,7 +39,8 @@ async function checkShared(t: Test, a: Gateway, b: Gateway): Promise<void> {
       },
     )
     const id = [...made].find(id => done.has(id))!
-    const result = await askAsAdmin(other, 'GET', `/_fn/jobs/${id}/result`)
+    const read = (): Promise<Reply> => askAsAdmin(other, 'GET', `/_fn/jobs/${id}/result`)
+    const result = await retry(t, read, ({ status }) => status === 200)
     t.match(result.body, { body: '{"trigger":"job"}' })
     const run = (): Promise<Reply> => askAsAdmin(one, 'POST', '/_fn/schedules/run', { name: 'tick' })
     t.match(await retry(t, run, ({ status }) => status === 200), { body: { status: 200, error: '' } })
