@@ -130,6 +130,10 @@ export class Store {
   /** A further connection, whose commands may wait on the server and are never given up. */
   connectBlocking(): Redis {
     const connection = this.#connect(true)
+    // BullMQ watches its waiting commands itself. The timer of ioredis would run on after the end, and keep the process.
+    const duplicate = (connection as Redis).duplicate.bind(connection)
+    const duplicateUntimed = (given?: RedisOptions): Redis => duplicate({ ...given, socketTimeout: undefined })
+    if (!this.isCluster) Object.assign(connection, { duplicate: duplicateUntimed })
     // The main connection reports it.
     connection.on('error', () => {})
     this.#further.push(connection)
