@@ -6,6 +6,9 @@
  */
 
 import type { Socket } from 'node:net'
+import { once } from 'node:events'
+import net from 'node:net'
+import tls from 'node:tls'
 import type { Cluster, ClusterOptions, Redis, RedisOptions } from 'ioredis'
 import { GatewayError, type Warning } from '../core/errors.ts'
 import { parseStoreUrl, type StoreUrl, toShownUrl } from '../core/store-url.ts'
@@ -203,17 +206,18 @@ export class Store {
   }
 
   /** Clients of Sentinels and of a Cluster do not say why they reach none. @returns null when the first one is reached */
-  #findObstacle(): Promise<string | null> {
-    const { Redis } = this.#ioredis
-    const options = { ...this.#url.hosts[0]!, lazyConnect: true, retryStrategy: null, connectTimeout: COMMAND_MS }
-    const probe = new Redis({ ...options, enableReadyCheck: false, ...(this.#url.isTls && { tls: {} }) })
-    return new Promise<string | null>(resolve => {
-      probe.on('error', error => resolve(this.#toReason(error)))
-      probe.connect().then(
-        () => resolve(null),
-        () => {},
-      )
-    }).finally(() => probe.disconnect())
+  async #findObstacle(): Promise<string | null> {
+    const { isTls, hosts } = this.#url
+    const socket = isTls ? tls.connect(hosts[0]!) : net.connect(hosts[0]!)
+    socket.setTimeout(COMMAND_MS, () => socket.destroy(new Error('connect ETIMEDOUT')))
+    try {
+      await once(socket, isTls ? 'secureConnect' : 'connect')
+      return null
+    } catch (error) {
+      return this.#toReason(error as Error)
+    } finally {
+      socket.destroy()
+    }
   }
 
   /** @returns null, or why this server cannot serve a fleet */

@@ -47,13 +47,15 @@ export async function startRedis(t: Test, args: string[] = ['--appendonly', 'yes
     await once(child, 'exit')
   }
   const kill = async (): Promise<void> => {
+    if (child.exitCode !== null || child.signalCode !== null) return
     child.kill('SIGKILL')
-    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+    await once(child, 'exit')
   }
   await begin()
   t.teardown(async () => {
     for (const client of clients) client.disconnect()
-    await end()
+    // A replica that writes its first file of commands ignores SIGTERM.
+    await kill()
     rmSync(folder, { recursive: true, force: true })
   })
   return {
@@ -92,8 +94,8 @@ export async function startSentinel(t: Test, password: string): Promise<Sentinel
   writeFileSync(file, [...lines, ...times, ...secrets].join('\n'))
   const child = spawn('redis-server', [file, '--sentinel'], { stdio: ['ignore', 'pipe', 'inherit'] })
   t.teardown(async () => {
-    child.kill('SIGTERM')
-    if (child.exitCode === null) await once(child, 'exit')
+    child.kill('SIGKILL')
+    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
     rmSync(folder, { recursive: true, force: true })
   })
   // Then it can make the replica the master.
