@@ -4,14 +4,17 @@ import { Rules, Schedule } from '../../lib/scheduler/schedule.ts'
 import {
   pickPath,
   type Runnable,
+  type RunOutcome,
   ScheduleRunner,
+  type ScheduleRunnerOptions,
   type ScheduledRun,
+  type SharedRun,
   toScheduledRequest,
 } from '../../lib/scheduler/schedule-runner.ts'
 import { FakeClock } from '../helpers/clock.ts'
 import { MemoryStore, RETRY, scheduled, settle } from '../helpers/schedules-bed.ts'
 
-async function bed() {
+async function bed(share: ScheduleRunnerOptions['share'] = null) {
   const clock = new FakeClock()
   const store = new MemoryStore()
   await store.open()
@@ -22,6 +25,7 @@ async function bed() {
     clock,
     store,
     random: () => 0.5,
+    share,
     call: run =>
       new Promise(resolve => {
         const end = (status: number, error: GatewayError | null = null) => resolve({ status, error, latencyMs: 2 })
@@ -135,6 +139,61 @@ t.test('[scheduler/schedule.15] a stop lets runs end, then ends them; what was n
   t.match(store.kept.get('node/quick@default'), { lastStatus: 200 })
   t.match(store.kept.get('node/slow@default'), { running: null, retryAttempt: 2, lastError: /gateway ended/ })
 })
+
+t.test('[scheduler/schedule.13] a run by hand is noted, leaves the due times, and is the only one', async t => {
+  const { clock, store, open, events, runner, make } = await bed()
+  const entry = make('a')
+  const { next } = entry.schedule.state
+  const outcome = runner.runNow(entry, true)
+  await t.rejects(runner.runNow(entry, true), { code: 'CONFLICT', message: /runs right now/ })
+  await settle()
+  t.match(store.kept.get('node/a@default'), { running: 0, runningDue: clock.wall() })
+  t.match(open[0]!.run, { attempt: 1, isManual: true })
+  open[0]!.end(500)
+  t.same(await outcome, { status: 500, error: 'HTTP 500', latencyMs: 2 })
+  t.match(store.kept.get('node/a@default'), { running: null, retryAttempt: null, lastStatus: 500, next })
+  t.same(events, ['a 1 500 HTTP 500'])
+
+  t.comment('a fleet does not begin what it cannot note')
+  Object.assign(store, { isShared: true, broken: new Error('away') })
+  await t.rejects(runner.runNow(entry, true), { code: 'RUNTIME_DOWN', message: /could not be noted/ })
+  t.same([open.length, entry.schedule.state.running, entry.stop], [1, null, null])
+})
+
+t.test(
+  '[fleet/fleet-runs.1, fleet/fleet-runs.8] a fleet does what was noted, and another leader may follow it',
+  async t => {
+    const shared: { run: SharedRun; end: (outcome: RunOutcome | null) => void }[] = []
+    const share = (run: SharedRun) =>
+      new Promise<RunOutcome | null>(resolve => {
+        shared.push({ run, end: resolve })
+        run.signal.addEventListener('abort', () => resolve(null))
+      })
+    const { clock, store, open, events, runner, make } = await bed(share)
+    const entry = make('a')
+    runner.begin(entry, clock.wall())
+    await settle()
+    const { running, runningDue } = entry.schedule.state
+    t.match(shared[0]!.run, { key: 'node/a@default', due: runningDue, attempt: running })
+    runner.leave()
+    await settle()
+    t.match(store.kept.get('node/a@default'), { running: 1 }, 'it goes on')
+    t.same([events, entry.stop, entry.idle], [[], null, 1])
+
+    runner.resume(entry)
+    t.match(shared[1]!.run, { due: runningDue, attempt: running })
+    shared[1]!.end({ status: 200, error: null, latencyMs: 3 })
+    await settle()
+    t.match(store.kept.get('node/a@default'), { running: null, lastStatus: 200 })
+    t.same([events, open.length], [['a 1 200 null'], 0])
+
+    const byHand = runner.runNow(entry, true)
+    await settle()
+    const closing = runner.close(60_000)
+    await t.rejects(byHand, { code: 'RUNTIME_DOWN', message: /another gateway follows the run/ })
+    await closing
+  },
+)
 
 t.test('[scheduler/schedule.2] a run is a request of its function that names its trigger', async t => {
   const { make } = await bed()
