@@ -110,12 +110,13 @@ export class JobRunner {
     const { clock, maxConcurrency } = this.#options
     this.#timer.clear()
     const hasRoom = (): boolean => !this.#isClosed && this.#runs.size < maxConcurrency
+    // Read once: a job that became due between two readings would be neither taken nor waited for.
+    const now = clock.monotonic()
     while (hasRoom()) {
-      const job = this.#queue.take(clock.monotonic(), this.#mayRun)
+      const job = this.#queue.take(now, this.#mayRun)
       if (job === null) break
       this.#start(job)
     }
-    const now = clock.monotonic()
     const due = hasRoom() ? this.#queue.nextDue(now) : null
     if (due !== null) this.#timer.set(Math.max(1, Math.ceil(due - now)), () => this.#pump())
   }

@@ -85,6 +85,22 @@ t.test('[jobs/jobs.2] a failed attempt is followed by another one when its delay
   await bed.step('1 done 3')
 })
 
+t.test('[jobs/jobs.2] a job that becomes due while the next one is looked for is not forgotten', async t => {
+  const bed = setup()
+  bed.runner.add([makeJob({ dueAt: bed.clock.wall() + 5000, createdAt: bed.clock.wall() })])
+  bed.clock.stall(4999.9)
+  const read = bed.clock.monotonic.bind(bed.clock)
+  // Time passes between any two looks at the clock.
+  bed.clock.monotonic = () => {
+    const now = read()
+    bed.clock.stall(0.2)
+    return now
+  }
+  bed.runner.add([])
+  bed.clock.advance(10)
+  await bed.step('1 done 1')
+})
+
 t.test('[jobs/jobs.9] a wall clock that is set does not change a delay', async t => {
   const bed = setup()
   bed.runner.add([makeJob({ dueAt: bed.clock.wall() + 5000 })])
