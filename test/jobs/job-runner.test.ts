@@ -97,6 +97,7 @@ t.test('[jobs/jobs.2] a job that becomes due while the next one is looked for is
     return now
   }
   bed.runner.add([])
+  t.same(bed.steps, [])
   bed.clock.advance(10)
   await bed.step('1 done 1')
 })
