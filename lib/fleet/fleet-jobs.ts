@@ -1,7 +1,6 @@
 /**
  * The jobs of a fleet: created at any of its gateways, run by any of them, the next one that has a free place. The store keeps the record
- * of each job; a queue of BullMQ hands tickets with its id to the gateways, waits for what is due later, and gives a ticket to
- * another gateway when its holder has not renewed its lock. Spec: page fleet/fleet-jobs.
+ * of each job, and a ticket with its id goes to one gateway after the other. Spec: page fleet/fleet-jobs.
  *
  *   create ─► record kept ─► ticket ─► any gateway ─► begin is kept ─► attempt ─► its end is kept ─► ticket back for later, or over
  *
@@ -9,7 +8,6 @@
  */
 
 import { Readable } from 'node:stream'
-import type { Job as Ticket, Queue, Worker } from 'bullmq'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { Timer, within } from '../core/clock.ts'
 import { GatewayError, type Warning } from '../core/errors.ts'
@@ -48,10 +46,9 @@ import type { JobListOptions, JobsOptions, JobsPart } from '../jobs/jobs.ts'
 import type { JobEventRecord } from '../observe/events.ts'
 import type { Store } from './fleet-store.ts'
 import { isJobEvent, JobRecords, type Kept, type WrittenPart } from './job-records.ts'
+import { type Ticket, Tickets, type TicketsOptions } from './tickets.ts'
 
 const QUEUE = 'tickets'
-/** Milliseconds for which a ticket is held without renewal. Tickets that were not renewed are looked for twice as often. */
-const LOCK_MS = 10_000
 /** Milliseconds for which a job waits for room in its function while it holds a place, and until its ticket comes again. */
 const ROOM_MS = 250
 const LATER_MS = { first: 500, longest: 30_000 }
@@ -70,8 +67,7 @@ export interface FleetJobsOptions extends Omit<JobsOptions, 'store' | 'hasStored
   store: Store
   /** Of this gateway. */
   id: string
-  /** Milliseconds for which it holds a ticket without renewal; LOCK_MS by default. */
-  lockMs?: number
+  lockMs?: TicketsOptions['lockMs']
   callbacks: (parts: Pick<JobParts, 'read'>) => JobsOptions['callbacks']
   /** True when there is another gateway: it may have a function that this one has not. */
   hasOthers: () => boolean
@@ -97,9 +93,7 @@ export class FleetJobs implements JobsPart {
   readonly #records: JobRecords
   readonly #parts: Pick<JobParts, 'read'>
   readonly #callbacks: JobsOptions['callbacks']
-  readonly #queue: Queue
-  readonly #worker: Worker
-  readonly #delayed: new () => Error
+  readonly #tickets: Tickets
   readonly #runs = new Map<string, Run>()
   /** Resolve when a function that was full has room, by its key. */
   readonly #rooms = new Map<string, Promise<void>>()
@@ -111,33 +105,17 @@ export class FleetJobs implements JobsPart {
   #drafts = 0
   readonly warnings: readonly Warning[] = []
 
-  constructor(options: FleetJobsOptions, { Queue, Worker, DelayedError }: typeof import('bullmq')) {
+  constructor(options: FleetJobsOptions, bullmq: typeof import('bullmq')) {
     this.#options = options
-    const { store, clock, maxConcurrency, lockMs = LOCK_MS } = options
+    const { store, clock, maxConcurrency: concurrency, lockMs } = options
     this.#records = new JobRecords(store)
     this.#parts = {
       read: (id, part) => (part === 'request' ? this.#readRequest(id) : this.#records.readPart(id, part)),
     }
     this.#callbacks = options.callbacks(this.#parts)
-    this.#delayed = DelayedError
     this.#sweep = new Timer(clock, true)
-    const shared = { prefix: store.prefix }
-    this.#queue = new Queue(QUEUE, { ...shared, connection: store.redis, skipWaitingForReady: true })
-    this.#worker = new Worker(QUEUE, (ticket, token) => this.#take(ticket, token!), {
-      ...shared,
-      connection: store.connectBlocking(),
-      autorun: false,
-      concurrency: maxConcurrency,
-      lockDuration: lockMs,
-      stalledInterval: lockMs / 2,
-      // The record counts attempts.
-      maxStalledCount: Number.MAX_SAFE_INTEGER,
-      removeOnComplete: { count: 0 },
-      removeOnFail: { count: 0 },
-    })
-    // The connection of the store reports it.
-    this.#queue.on('error', () => {})
-    this.#worker.on('error', () => {})
+    const take = (ticket: Ticket): Promise<number | null> => this.#take(ticket)
+    this.#tickets = new Tickets({ store, clock, name: QUEUE, concurrency, lockMs, take }, bullmq)
   }
 
   /** As of the last look; each call looks again. */
@@ -164,7 +142,7 @@ export class FleetJobs implements JobsPart {
       if (!text.startsWith(own)) this.#receive(parseObject(text) as Partial<Message> | null)
     }
     await within(clock, STORE_RETRY_MS, store.listen(this.#channel, onMessage))
-    void this.#worker.run().catch(() => {})
+    this.#tickets.start()
     this.#sweepLater(0)
   }
 
@@ -235,7 +213,7 @@ export class FleetJobs implements JobsPart {
       this.#stop(id)
       const { store } = this.#options
       await store.ask(redis => redis.publish(this.#channel, this.#toMessage({ cancel: id }))).catch(() => {})
-      await store.ask(() => this.#queue.remove(id)).catch(() => {})
+      await this.#tickets.remove(id).catch(() => {})
       return { record: toJobRecord(canceled.job, request), deleted: false }
     }
   }
@@ -251,27 +229,14 @@ export class FleetJobs implements JobsPart {
     this.#isClosed = true
     this.#sweep.clear()
     const { clock, store } = this.#options
-    const isAway = store.problem !== null
-    const stopped = this.#worker.pause(true).catch(() => {})
-    if (!isAway) await within(clock, STORE_RETRY_MS, stopped)
+    await this.#tickets.pause()
     const runs = [...this.#runs.values()]
     if (timeoutMs > 0 && runs.length > 0) await within(clock, timeoutMs, Promise.all(runs.map(({ ended }) => ended)))
     for (const { stop } of runs) stop.abort()
     await within(clock, STORE_RETRY_MS, Promise.all(runs.map(({ ended }) => ended)))
     await this.#callbacks.close()
     store.ignore(this.#channel)
-    // It would wait for a handler that does not end.
-    const mustForce = isAway || this.#runs.size > 0
-    await within(
-      clock,
-      STORE_RETRY_MS,
-      this.#worker.close(mustForce).catch(() => {}),
-    )
-    await within(
-      clock,
-      STORE_RETRY_MS,
-      this.#queue.close().catch(() => {}),
-    )
+    await this.#tickets.close()
   }
 
   async #create(
@@ -303,7 +268,7 @@ export class FleetJobs implements JobsPart {
   /** A ticket that is there already stays as it is. A lost one is made by the next sweep. */
   async #addTicket({ id, dueAt }: Job): Promise<void> {
     const delay = Math.max(0, dueAt - this.#options.clock.wall())
-    await this.#options.store.ask(() => this.#queue.add('run', null, { jobId: id, delay })).catch(() => {})
+    await this.#tickets.add(id, null, delay).catch(() => {})
   }
 
   async #find(id: string): Promise<Kept> {
@@ -317,20 +282,17 @@ export class FleetJobs implements JobsPart {
     return kept && toReadable(kept.request)
   }
 
-  /** A ticket of this gateway. */
-  async #take(ticket: Ticket, token: string): Promise<void> {
+  /** A ticket of this gateway. @returns milliseconds after which it must come again; null when its job is over */
+  async #take(ticket: Ticket): Promise<number | null> {
     const { clock, onLog } = this.#options
     const id = ticket.id!
-    let again: number | null
     try {
-      again = await this.#advance(id, ticket.attemptsStarted)
+      const again = await this.#advance(id, ticket.attemptsStarted)
+      return again === null ? null : again - clock.wall()
     } catch (error) {
       onLog('warn', `job ${id} waits for the store: ${(error as Error).message}`)
-      again = clock.wall() + STORE_RETRY_MS
+      return STORE_RETRY_MS
     }
-    if (again === null) return
-    await ticket.moveToDelayed(Math.max(Date.now() + 1, again), token)
-    throw new this.#delayed()
   }
 
   /** @returns when the ticket must come again, wall clock, ms; null when the job is over */
@@ -493,12 +455,11 @@ export class FleetJobs implements JobsPart {
   }
 
   async #renewTickets(state: JobState): Promise<void> {
-    const { store } = this.#options
     for (let before: number | null = null; ; ) {
       const ids: string[] = await this.#records.list(state, before, LIST_PIECE)
-      const areThere = await store.ask(redis => Promise.all(ids.map(id => redis.exists(store.key(QUEUE, id)))))
+      const areThere = await this.#tickets.has(ids)
       for (const [i, id] of ids.entries()) {
-        if (areThere[i] === 1) continue
+        if (areThere[i]) continue
         const kept = await this.#records.read(id)
         if (kept !== null && !isFinished(kept.job)) await this.#addTicket(kept.job)
       }

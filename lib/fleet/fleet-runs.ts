@@ -10,8 +10,6 @@
  */
 
 import { createHash } from 'node:crypto'
-import type { Job as Ticket, Queue, Worker } from 'bullmq'
-import type { Redis } from 'ioredis'
 import type { FunctionVersion } from '../core/catalog.ts'
 import { Timer, within } from '../core/clock.ts'
 import { parseObject } from '../core/json.ts'
@@ -25,14 +23,13 @@ import {
 import { MAX_ERROR_CHARS, type ScheduleState } from '../scheduler/schedule-store.ts'
 import { INTERRUPTED } from '../scheduler/schedule.ts'
 import type { Store } from './fleet-store.ts'
+import { type Ticket, Tickets, type TicketsOptions } from './tickets.ts'
 
 /** Name of the key with the records. */
 export const RUNS = ['schedules', 'runs'] as const
 const QUEUE = 'runs'
 /** Runs of one gateway at once. */
 const MOST_RUNS = 500
-/** Milliseconds for which a ticket is held without renewal. Tickets that were not renewed are looked for twice as often. */
-const LOCK_MS = 10_000
 /** Milliseconds for which messages about ends are gathered, and between two looks at the records: a message may be lost. */
 const GATHER_MS = 5
 const LOOK_MS = 1000
@@ -46,10 +43,6 @@ const MOST_WAIT_MS = { room: 30_000, schedule: 60_000 }
 const HELD_MS = 5000
 /** Milliseconds between two attempts to keep an end. */
 const STORE_RETRY_MS = 1000
-/** Events of the queue that the store keeps. No gateway reads them. */
-const UNREAD_EVENTS = 100
-/** Milliseconds for each step of the end. */
-const CLOSE_MS = 2000
 /** Keys in one command. */
 const BATCH = 500
 
@@ -82,8 +75,7 @@ export interface FleetRunsOptions
   store: Store
   /** Of this gateway. */
   id: string
-  /** Milliseconds for which it holds a ticket without renewal; LOCK_MS by default. */
-  lockMs?: number
+  lockMs?: TicketsOptions['lockMs']
   /** Of the functions in force here. */
   release: () => string
   /** Whether a gateway of the fleet that has not ended has an id, or runs the schedules of a release. */
@@ -106,53 +98,24 @@ interface TakenRun extends Omit<SharedRun, 'signal'> {
 export class FleetRuns {
   readonly #options: FleetRunsOptions
   readonly #scripts: Scripts
-  readonly #queue: Queue
-  readonly #connection: Redis
-  readonly #worker: Worker
-  readonly #delayed: new () => Error
+  readonly #tickets: Tickets
   /** By run. */
   readonly #followed = new Map<string, Followed>()
   readonly #running = new Map<string, { stop: AbortController; ended: Promise<unknown> }>()
-  /** Tickets that this gateway holds. */
-  readonly #taken = new Set<Promise<void>>()
   readonly #look: Timer
   readonly #gather: Timer
   readonly #closing = new AbortController()
 
-  constructor(options: FleetRunsOptions, { Queue, Worker, DelayedError }: typeof import('bullmq')) {
+  constructor(options: FleetRunsOptions, bullmq: typeof import('bullmq')) {
     this.#options = options
-    const { store, clock, lockMs = LOCK_MS } = options
-    this.#delayed = DelayedError
+    const { store, clock, lockMs } = options
     this.#look = new Timer(clock, true)
     this.#gather = new Timer(clock, true)
     store.redis.defineCommand('fngwClaimRun', { lua: CLAIM_RUN })
     store.redis.defineCommand('fngwEndRun', { lua: END_RUN })
     this.#scripts = store.redis as unknown as Scripts
-    const shared = { prefix: store.prefix }
-    const streams = { events: { maxLen: UNREAD_EVENTS } }
-    this.#queue = new Queue(QUEUE, { ...shared, connection: store.redis, skipWaitingForReady: true, streams })
-    this.#connection = store.connectBlocking()
-    const take = (ticket: Ticket, token?: string): Promise<void> => {
-      const taken = this.#take(ticket, token!)
-      const ended = taken.catch(() => {}).finally(() => this.#taken.delete(ended))
-      this.#taken.add(ended)
-      return taken
-    }
-    this.#worker = new Worker(QUEUE, take, {
-      ...shared,
-      connection: this.#connection,
-      autorun: false,
-      concurrency: MOST_RUNS,
-      lockDuration: lockMs,
-      stalledInterval: lockMs / 2,
-      // The record knows whether a run was begun.
-      maxStalledCount: Number.MAX_SAFE_INTEGER,
-      removeOnComplete: { count: 0 },
-      removeOnFail: { count: 0 },
-    })
-    // The connection of the store reports it.
-    this.#queue.on('error', () => {})
-    this.#worker.on('error', () => {})
+    const take = (ticket: Ticket): Promise<number | null> => this.#take(ticket)
+    this.#tickets = new Tickets({ store, clock, name: QUEUE, concurrency: MOST_RUNS, lockMs, take }, bullmq)
   }
 
   /** Begins to take runs. */
@@ -162,7 +125,7 @@ export class FleetRuns {
     void store.listen(this.#channel, run => {
       if (this.#followed.has(run) && !this.#gather.isSet) this.#gather.set(GATHER_MS, () => void this.#readOutcomes())
     })
-    void this.#worker.run().catch(() => {})
+    this.#tickets.start()
   }
 
   /** Has a noted run done by one of the gateways. @returns null when its signal says that another gateway follows it */
@@ -196,41 +159,22 @@ export class FleetRuns {
     this.#look.clear()
     this.#gather.clear()
     store.ignore(this.#channel)
-    const isAway = store.problem !== null
-    await within(
-      clock,
-      CLOSE_MS,
-      this.#worker.pause(true).catch(() => {}),
-    )
+    await this.#tickets.pause()
     const running = [...this.#running.values()]
-    const ended = Promise.all(running.map(one => one.ended))
-    if (timeoutMs > 0 && running.length > 0) await within(clock, timeoutMs, ended)
+    if (timeoutMs > 0 && running.length > 0)
+      await within(clock, timeoutMs, Promise.all(running.map(({ ended }) => ended)))
     for (const { stop } of running) stop.abort()
-    await within(clock, CLOSE_MS, Promise.all(this.#taken))
-    // The commands that end the tickets precede this one.
-    await new Promise(setImmediate)
-    if (!isAway)
-      await within(
-        clock,
-        CLOSE_MS,
-        this.#connection.ping().catch(() => {}),
-      )
-    // It would wait for a handler that does not end.
-    const mustForce = isAway || this.#taken.size > 0
-    const closed = Promise.all([this.#worker.close(mustForce), this.#queue.close()]).catch(() => {})
-    await within(clock, CLOSE_MS, closed)
+    await this.#tickets.close()
   }
 
   /** A ticket that is there already stays as it is. */
   async #addTicket(id: string, followed: Followed): Promise<void> {
-    const { store, clock, release } = this.#options
+    const { clock, release } = this.#options
     const { key, due, attempt } = followed.run
     const data: TakenRun = { key, due, attempt, release: release() }
     followed.ticketAt = clock.monotonic()
-    await store
-      .ask(() => this.#queue.add('run', data, { jobId: id }))
-      // The next look makes it.
-      .catch(() => (followed.ticketAt = -Infinity))
+    // The next look makes one that could not be added.
+    await this.#tickets.add(id, data).catch(() => (followed.ticketAt = -Infinity))
   }
 
   /** Ends what has an outcome. Never rejects: the store may come back. */
@@ -252,23 +196,14 @@ export class FleetRuns {
     }
   }
 
-  /** A ticket of this gateway. */
-  async #take(ticket: Ticket, token: string): Promise<void> {
-    const run = parseRun(ticket.data)
-    if (run === null) return
-    let laterMs: number | null
-    try {
-      laterMs = await this.#advance(run, this.#options.clock.wall() - ticket.timestamp)
-    } catch {
-      // The store is away, which it reports.
-      laterMs = STORE_RETRY_MS
-    }
-    if (laterMs === null) return
-    await ticket.moveToDelayed(Date.now() + laterMs, token)
-    throw new this.#delayed()
+  /** A ticket of this gateway. @returns milliseconds after which it must come again; null when it is of no more use */
+  async #take({ data, timestamp }: Ticket): Promise<number | null> {
+    const run = parseRun(data)
+    // A store that is away is reported by its connection.
+    return run && this.#advance(run, this.#options.clock.wall() - timestamp).catch(() => STORE_RETRY_MS)
   }
 
-  /** @returns milliseconds after which the ticket must come again; null when it is of no more use */
+  /** @returns as `#take`. @throws GatewayError while the store is away */
   async #advance(run: TakenRun, waitedMs: number): Promise<number | null> {
     const { store, id, release, isThere, functionOf, admission } = this.#options
     const fn = functionOf(run.key)
