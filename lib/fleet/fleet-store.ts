@@ -5,9 +5,8 @@
  * A command fails within COMMAND_MS while the server is away, and the connection comes back by itself: no call of a function waits for it.
  */
 
-import type { Socket } from 'node:net'
 import { once } from 'node:events'
-import net from 'node:net'
+import net, { type Socket } from 'node:net'
 import tls from 'node:tls'
 import type { Cluster, ClusterOptions, Redis, RedisOptions } from 'ioredis'
 import { GatewayError, type Warning } from '../core/errors.ts'
@@ -33,7 +32,7 @@ const OLDEST_SERVER = [6, 2] as const
 const PLACE = 'FN_STORE_URL'
 /** ioredis does not pass on the reason that a server gives before it closes a new connection. */
 const CLOSED_AT_FIRST =
-  'it closes new connections: without a password Redis accepts only clients of its own machine (set requirepass)'
+  'it closes new connections: without a password Redis accepts only local clients (set requirepass)'
 const IS_REPLICA = 'it is a replica, which takes no writes'
 const UNREACHABLE = 'it is not connected'
 
@@ -294,9 +293,8 @@ export class Store {
   /** @param waits - for commands that may wait on the server, and are never given up */
   #connect(waits: boolean): Client {
     const { kind, isTls, hosts, username, password, db, group, sentinelUsername, sentinelPassword } = this.#url
-    const tls = isTls ? { tls: {} } : {}
     const client: RedisOptions = {
-      ...tls,
+      ...(isTls && { tls: {} }),
       ...(username !== '' && { username }),
       ...(password !== '' && { password }),
       // With several hosts one that does not answer is nothing special.

@@ -166,7 +166,7 @@ export class Fleet {
     if (holder === this.id) return null
     if (holder !== null) return this.#requests.ask(holder, 'run', key, timeoutMs + RUN_WAIT_MS)
     if (!this.#members.list().some(({ isGone, canLead }) => !isGone && canLead)) return null
-    const message = 'no gateway leads the schedules at the moment, another one takes over'
+    const message = 'no gateway leads the schedules right now: the next one takes over within seconds'
     throw new GatewayError('RUNTIME_DOWN', message, { headers: { 'Retry-After': LEAD_SECONDS } })
   }
 

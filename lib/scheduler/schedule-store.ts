@@ -66,7 +66,7 @@ export interface ScheduleStore {
   readonly isShared: boolean
   /**
    * Takes the right to run the schedules, and reads what was kept.
-   * @returns who has that right, in words, or why nobody can have it now, instead of the states; `elsewhere`: keys of schedules that
+   * @returns the gateway that has that right, in words, or why none can have it now, instead of the states; `elsewhere`: keys of schedules that
    * another gateway runs all the same
    */
   open(): Promise<OpenedSchedules | { heldBy: string } | { problem: string }>

@@ -126,7 +126,7 @@ export class Schedules {
   #isStarted = false
   #isClosed = false
   #heldBy: string | null = null
-  /** Why the store gives the right to run schedules to nobody. */
+  /** Why no gateway can run schedules now, such as a store that is away; null otherwise. */
   #problem: string | null = null
   /** Keys of schedules that another gateway runs, although this one runs others. */
   #elsewhere: ReadonlySet<string> = new Set()

@@ -50,7 +50,7 @@ t.test(
   async t => {
     const { port } = await startRedis(t, ['--bind', '0.0.0.0'])
     await t.rejects(open(t, `redis://${outside}:${port}`), {
-      message: /accepts only clients of its own machine \(set requirepass\)/,
+      message: /accepts only local clients \(set requirepass\)/,
     })
   },
 )

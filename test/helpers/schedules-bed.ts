@@ -33,7 +33,7 @@ export class MemoryStore implements ScheduleStore {
   onLost: (() => void) | null = null
   readonly kept = new Map<string, ScheduleState>()
   heldBy: string | null = null
-  /** Set: nobody can have them. */
+  /** Set: no gateway can have them. */
   problem: string | null = null
   warnings: Warning[] = []
   elsewhere: ReadonlySet<string> = new Set()

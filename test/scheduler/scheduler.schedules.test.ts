@@ -236,7 +236,7 @@ t.test('[scheduler/schedule-store.5] another gateway has them: this one waits un
   await close()
 })
 
-t.test('[scheduler/schedule-store.5] a store that is away gives them to nobody', async t => {
+t.test('[scheduler/schedule-store.5] while the store is away no gateway runs them', async t => {
   const store = new MemoryStore()
   store.isShared = true
   store.problem = 'the store refuses a command: OOM'

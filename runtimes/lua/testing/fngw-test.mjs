@@ -9,7 +9,7 @@ const NAME = 'fngw_test'
 const TIMEOUT_MS = 120_000
 const FORMAT_TEXT = toBytes('%s')
 
-/** Sends requests on another thread: Lua has no way to wait for an event of its own. */
+/** Sends requests on another thread: Lua cannot wait for events. */
 class Requests {
   #flag = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
   /** @type {import('node:worker_threads').MessagePort | null} */
